@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -28,7 +28,7 @@ from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor
 from runners.stored.journal import decode_entry, encode_changes
 from runners.stored.partials import decode_partials, encode_partials
-from tests.columnar import Batch, Collection, EventSource, Recorder, TwoSizes, columns_of
+from tests.columnar import Batch, Collection, Event, EventSource, Recorder, TwoSizes, columns_of
 from tests.property.test_columns import (
     BATCHES,
     KEYS,
@@ -86,7 +86,7 @@ class Run:
         self._watermark_us = MIN_TIMESTAMP_US
         self._late: list[Any] = []
 
-    def take(self, batch: Batch, *, as_columns: bool) -> list[str]:
+    def take(self, batch: Batch, *, as_columns: bool, owner: str | None = None) -> list[str]:
         """What comes in one batch."""
         events, times_us = [event for event, _ in batch[0]], [at_us for _, at_us in batch[0]]
         bundle = Bundle(events, times_us)
@@ -96,10 +96,10 @@ class Run:
         for partials in self._executor.process(bundle, clocks).groups.values():
             blob = encode_partials(partials)
             received = decode_partials(blob, self._stage.combiners)
-            self._note(self.windows.take([Arrival(received, None, blob)], self._clocks))
+            self._note(self.windows.take([Arrival(received, owner, blob)], self._clocks))
             if isinstance(self.windows, StreamWindows) and self.windows.is_crowded:
-                for owner in self.windows.owners:
-                    self._note(self.windows.relieve(owner, self._clocks))
+                for each in self.windows.owners:
+                    self._note(self.windows.relieve(each, self._clocks))
         return self._emitted()
 
     def advance(self, watermark_us: int) -> list[str]:
@@ -141,6 +141,15 @@ class Run:
         self.windows = self._open(self._stage)
         for entry in entries:
             self.windows.restore(entry)
+        return self._emitted()
+
+    def join(self, other: "Run", owner: str) -> list[str]:
+        """The windows of another run come here, as those of another owner; nothing has fired in either."""
+        assert isinstance(self.windows, StreamWindows)
+        for entry in map(self._stored, other.windows.spill()):
+            self.windows.restore(entry, owner)
+        while (step := self.windows.reconcile(self._clocks)) is not None:
+            self._note(step)
         return self._emitted()
 
     def _stored(self, entry: Entry) -> Any:
@@ -295,6 +304,62 @@ def test_a_stream_emits_the_same_however_its_windows_are_kept(**script: Any) -> 
 @given(**SCRIPTS)
 def test_a_batch_emits_the_same_however_its_windows_are_kept(**script: Any) -> None:
     check_a_batch(**script)
+
+
+#: Who has a record, its second, and whether it comes as a column.
+_ARRIVALS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 25), st.booleans()), max_size=6
+)
+
+
+@given(
+    window_fn=WINDOW_FNS,
+    before=_ARRIVALS,
+    after=_ARRIVALS,
+    most=MOST,
+)
+# What the one has in cells the other has as columns, and more comes for these.
+@example(
+    window_fn=df.FixedWindows(10),
+    before=[("a", 1, False), ("b", 2, True)],
+    after=[("b", 3, True)],
+    most=None,
+)
+@example(
+    window_fn=df.FixedWindows(10),
+    before=[("a", 1, True), ("b", 2, False)],
+    after=[("a", 3, False), ("a", 11, True)],
+    most=1,
+)
+def test_windows_that_come_from_another_owner_are_kept_in_one_way(
+    window_fn: Any,
+    before: list[tuple[str, int, bool]],
+    after: list[tuple[str, int, bool]],
+    most: int | None,
+) -> None:
+    """Each fires once for a key, whatever its two owners had made of it before they became one."""
+    transform = aggregation(window_fn, ["user"], _SUMS, accumulation_mode=DISCARDING)
+    together = Run(transform, opened)
+    runs = {user: Run(transform, for_stream, most=most) for user in "ab"}
+    emitted, expected = list[str](), list[str]()
+    for user, second, as_columns in before:
+        batch = _of(user, second)
+        expected += together.take(batch, as_columns=as_columns)
+        emitted += runs[user].take(batch, as_columns=as_columns, owner=user)
+    run = runs["a"]
+    emitted += run.join(runs["b"], "b")
+    for user, second, as_columns in after:
+        batch = _of(user, second)
+        expected += together.take(batch, as_columns=as_columns)
+        emitted += run.take(batch, as_columns=as_columns, owner=user)
+    expected += together.advance(MAX_TIMESTAMP_US)
+
+    assert sorted(emitted + run.advance(MAX_TIMESTAMP_US)) == sorted(expected)
+
+
+def _of(user: str, second: int) -> Batch:
+    event = Event(user, is_test=True, shard=0, value=1, price=0.0)
+    return [(event, second * SECOND_US)], 0
 
 
 def test_every_way_of_keeping_windows_is_among_these() -> None:
