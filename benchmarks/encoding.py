@@ -1,4 +1,4 @@
-"""How long it takes to make stored bytes, and to read them: entries of the journal, cells, and deliveries.
+"""How long it takes to make bytes, and to read them: cells, entries of the journal, deliveries, reports of workers.
 
     python -m benchmarks.encoding [--rounds 9]
 
@@ -17,8 +17,10 @@ import attrs
 
 from benchmarks import harness
 from runners.core.ground.cells import WindowState, WindowTimers
+from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId
-from runners.millwheel.wire.messages import Deliver, decode, encode
+from runners.millwheel.model.loads import RangeLoad
+from runners.millwheel.wire.messages import Deliver, Report, decode, encode
 from runners.stored.cells import decode_cell, encode_cell
 from runners.stored.journal import decode_entry, encode_changes
 from runners.stored.partials import decode_partials, encode_partials
@@ -48,7 +50,7 @@ def cases() -> list[Case]:
     found = [_case_of_a_cell()]
     for size in _SIZES:
         found += [_case_of_an_entry(size), _case_of_a_delivery(size)]
-    return found
+    return [*found, _case_of_a_report(20)]
 
 
 def main() -> None:
@@ -137,6 +139,32 @@ def _case_of_a_delivery(size: int) -> Case:
             [(key, bounds, value, count) for key, _, value, count in partials],
         ),
     )
+
+
+def _case_of_a_report(size: int) -> Case:
+    """What a worker of so many ranges sends the master: by range how far it is, and the hashes of its last keys."""
+    ranges = [RangeId("sum", index) for index in range(size)]
+    hashes = tuple((number << 56) + number for number in range(64))
+    report = Report(
+        slot=0,
+        worker="worker",
+        watermarks_us=dict.fromkeys(ranges, _MINUTE.end_us),
+        idle=frozenset(),
+        signals=dict.fromkeys(ranges, 0),
+        percentiles_us={},
+        progress={},
+        routings=dict.fromkeys(ranges, 1),
+        commits=dict.fromkeys(ranges, CommitMark(3, 4)),
+        is_quiet=False,
+        is_paused=False,
+        counts=Counts(loads=dict.fromkeys(ranges, RangeLoad(100_000, hashes))),
+        as_of_ms=1,
+    )
+    plain = [
+        (each.computation, each.index, _MINUTE.end_us, 0, 1, (3, 4), 100_000, list(hashes))
+        for each in ranges
+    ]
+    return Case(f"report of {size} ranges", size, lambda: encode(report), decode, plain)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,15 @@ def test_what_is_no_message_is_refused(blob: bytes) -> None:
         decode(blob)
 
 
+@pytest.mark.parametrize("text", ["", "ZXJyb3I="])
+def test_text_that_could_stand_for_bytes_is_not_bytes(text: str) -> None:
+    """As it would in JSON, where bytes are base64."""
+    kind, (protocol, (worker, _)) = opened(encode(MESSAGES["failed"]))
+
+    with pytest.raises(StoredFormatError, match="Expected `bytes`, got `str`"):
+        decode(frame(kind, protocol, [worker, text]))
+
+
 def test_a_pickle_in_place_of_the_fields_is_not_read() -> None:
     class Harmful:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -120,7 +129,7 @@ def test_a_pickle_in_place_of_the_fields_is_not_read() -> None:
     kind, (protocol, _) = opened(encode(MESSAGES["stop"]))
     blob = msgspec.msgpack.encode((FORMAT.number, kind, protocol, pickle.dumps(Harmful())))
 
-    with pytest.raises(StoredFormatError, match="is not a list"):
+    with pytest.raises(StoredFormatError, match="Expected `array`, got `bytes`"):
         decode(blob)
     with pytest.raises(StoredFormatError):
         decode(pickle.dumps([1, "stop"]))

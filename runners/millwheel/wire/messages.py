@@ -311,7 +311,7 @@ def _message(kind: str, fields: list[Any]) -> Any:
         )
     if len(fields) != len(("protocol", "message")) or fields[0] != _PROTOCOL:
         raise _other_version(f"its messages ({kind}) have other fields than those of this one")
-    return _LAYOUTS[kind].read(fields[1])
+    return _LAYOUTS[kind].value_of(fields[1])
 
 
 def _other_version(detail: str) -> StoredFormatError:

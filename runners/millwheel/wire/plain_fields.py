@@ -6,12 +6,13 @@ An instance is the list of its fields in their order; a mapping, the list of its
 key hashes, its first and its last one, as the end of the last range has 65 bits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import attrs
+import msgspec
 
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
@@ -26,13 +27,25 @@ class Layout:
 
     Attributes:
         write: a value as plain fields.
-        read: the inverse; raises TypeError or ValueError for anything else.
+        wire: the type of these fields, where each list is a tuple.
+        read: the inverse of ``write``, of fields that are of that type; `value_of` checks that they are.
         shape: what is written, for comparing with other versions.
     """
 
     write: Convert
+    wire: Any
     read: Convert
     shape: object
+
+    def value_of(self, fields: Any) -> Any:
+        """A value of its plain fields, whatever these are.
+
+        Raises:
+            ValueError: they are those of no such value.
+            TypeError: as above.
+        """
+        # All at once: reports have hundreds of key hashes.
+        return self.read(msgspec.convert(fields, self.wire, builtin_types=(bytes,)))
 
 
 def layout_of(kind: Any) -> Layout:
@@ -60,13 +73,8 @@ def layout_of(kind: Any) -> Layout:
     raise TypeError(f"no layout for {kind!r}")
 
 
-def _exactly(*kinds: type) -> Layout:
-    def read(field: Any) -> Any:
-        if type(field) not in kinds:
-            raise TypeError(f"{field!r:.100} is not of the type {kinds[0].__name__}")
-        return field
-
-    return Layout(_same, read, kinds[0].__name__)
+def _plain(wire: Any, shape: str) -> Layout:
+    return Layout(_same, wire, _same, shape)
 
 
 def _same(value: Any) -> Any:
@@ -78,49 +86,40 @@ def _without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _list(fields: Any, length: int | None = None) -> list[Any]:
-    if type(fields) is not list or length not in (None, len(fields)):
-        raise TypeError(f"{fields!r:.100} is not a list of {length or 'any'} fields")
-    return fields
+def _of_each(read: Convert) -> Convert:
+    """Read a tuple of fields as a tuple; what is plain is itself."""
+    return _same if read is _same else lambda fields: tuple(map(read, fields))
+
+
+def _in_turn(reads: Sequence[Convert]) -> Convert:
+    """Read a tuple of fields, each of its own type, as a tuple."""
+    if all(read is _same for read in reads):
+        return _same
+    return lambda fields: tuple([read(field) for read, field in zip(reads, fields, strict=True)])
 
 
 def _tuple(kinds: tuple[Any, ...]) -> Layout:
     if kinds[-1] is Ellipsis:
         each = layout_of(kinds[0])
-        if kinds[0] is int:
-            return Layout(list, _tuple_of_ints, [each.shape])
-        write, read = each.write, each.read
+        write = each.write
         return Layout(
-            lambda values: list(map(write, values)),
-            lambda fields: tuple(map(read, _list(fields))),
+            list if write is _same else lambda values: list(map(write, values)),
+            _tuple_of(each.wire, ...),
+            _of_each(each.read),
             [each.shape],
         )
     layouts = [layout_of(kind) for kind in kinds]
     return Layout(
         lambda values: [at.write(value) for at, value in zip(layouts, values, strict=True)],
-        lambda fields: tuple(
-            at.read(field) for at, field in zip(layouts, _list(fields), strict=True)
-        ),
+        _tuple_of(*[each.wire for each in layouts]),
+        _in_turn([each.read for each in layouts]),
         tuple(each.shape for each in layouts),
     )
 
 
-def _tuple_of_ints(fields: Any) -> tuple[int, ...]:
-    # Reports have hundreds of key hashes: looked at together, not one by one.
-    if not set(map(type, _list(fields))) <= {int}:
-        raise TypeError(f"{fields!r:.100} is not a list of integers")
-    return tuple(fields)
-
-
-def _range_id(fields: Any) -> RangeId:
-    computation, index = _list(fields)
-    if type(computation) is not str or type(index) is not int:
-        raise TypeError(f"{fields!r:.100} is not the name of a computation and an index")
-    return _known_range(computation, index)
-
-
-# Each report names the same ranges several times; a range has its hash with it.
-_known_range = lru_cache(maxsize=10_000)(RangeId)
+def _tuple_of(*wires: Any) -> Any:
+    """The type of a tuple of fields of these types; an ellipsis: as in ``tuple[int, ...]``."""
+    return GenericAlias(tuple, wires)
 
 
 def _set(each: Layout) -> Layout:
@@ -128,17 +127,25 @@ def _set(each: Layout) -> Layout:
     write, read = each.write, each.read
     return Layout(
         lambda values: list(map(write, sorted(values))),
-        lambda fields: frozenset(map(read, _list(fields))),
+        _tuple_of(each.wire, ...),
+        lambda fields: frozenset(map(read, fields)),
         ("set", each.shape),
     )
 
 
 def _mapping(keys: Layout, values: Layout) -> Layout:
     write_key, write, read_key, read = keys.write, values.write, keys.read, values.read
+
+    def read_plain(fields: Any) -> Any:
+        return {read_key(key): each for key, each in fields}
+
+    def read_all(fields: Any) -> Any:
+        return {read_key(key): read(each) for key, each in fields}
+
     return Layout(
         lambda value: [(write_key(key), write(each)) for key, each in value.items()],
-        # Unpacking raises where a field is not a pair.
-        lambda fields: {read_key(key): read(each) for key, each in _list(fields)},
+        _tuple_of(_tuple_of(keys.wire, values.wire), ...),
+        read_plain if read is _same else read_all,
         ("mapping", keys.shape, values.shape),
     )
 
@@ -147,51 +154,60 @@ def _optional(each: Layout) -> Layout:
     write, read = each.write, each.read
     return Layout(
         lambda value: None if value is None else write(value),
+        each.wire | None,
         lambda field: None if field is None else read(field),
         ("optional", each.shape),
     )
 
 
+# Each report names the same ranges several times; a range has its hash with it.
+_known_range = lru_cache(maxsize=10_000)(RangeId)
+
+
 def _instance(kind: type, names: list[tuple[str, str]]) -> Layout:
     if kind is RangeId:
         # The most frequent value in messages, so it is converted without the loop.
-        return Layout(lambda each: (each.computation, each.index), _range_id, "range")
+        return Layout(
+            lambda each: (each.computation, each.index),
+            tuple[str, int],
+            lambda fields: _known_range(*fields),
+            "range",
+        )
     if kind is KeyRange:
-        bounds = layout_of(tuple[int, int])
         return Layout(
             lambda keys: (keys.low, keys.high - 1),
-            lambda fields: KeyRange(bounds.read(fields)[0], fields[1] + 1),
-            ("first and last", bounds.shape),
+            tuple[int, int],
+            lambda fields: KeyRange(fields[0], fields[1] + 1),
+            ("first and last", ("int", "int")),
         )
     hints = get_type_hints(kind)
     layouts = [layout_of(hints[name]) for name, _ in names]
     writes = [(name, each.write) for (name, _), each in zip(names, layouts, strict=True)]
-    reads = [(alias, each.read) for (_, alias), each in zip(names, layouts, strict=True)]
+    in_turn, aliases = _in_turn([each.read for each in layouts]), [alias for _, alias in names]
+    has_names_only = attrs.has(kind) and any(field.kw_only for field in attrs.fields(kind))
 
     def write_fields(value: Any) -> list[Any]:
         return [write(getattr(value, name)) for name, write in writes]
 
-    def read_fields(fields: Any) -> Any:
-        found = zip(reads, _list(fields, len(reads)), strict=True)
-        return kind(**{alias: read(field) for (alias, read), field in found})
+    def read_names(fields: Any) -> Any:
+        return kind(**dict(zip(aliases, in_turn(fields), strict=True)))
 
     def read_positions(fields: Any) -> Any:
-        found = zip(read_each, _list(fields, len(read_each)), strict=True)
-        return kind(*[read(field) for read, field in found])
-
-    read_each = [read for _, read in reads]
-    has_names_only = attrs.has(kind) and any(field.kw_only for field in attrs.fields(kind))
+        return kind(*in_turn(fields))
 
     shape = [(name, each.shape) for (name, _), each in zip(names, layouts, strict=True)]
     return Layout(
-        write_fields, read_fields if has_names_only else read_positions, (kind.__name__, shape)
+        write_fields,
+        _tuple_of(*[each.wire for each in layouts]),
+        read_names if has_names_only else read_positions,
+        (kind.__name__, shape),
     )
 
 
 _PLAIN: dict[Any, Layout] = {
-    int: _exactly(int),
-    bool: _exactly(bool),
-    bytes: _exactly(bytes),
-    float: _exactly(float, int),
-    str: Layout(_without_surrogates, _exactly(str).read, "str"),
+    int: _plain(int, "int"),
+    bool: _plain(bool, "bool"),
+    bytes: _plain(bytes, "bytes"),
+    float: _plain(float | int, "float"),
+    str: Layout(_without_surrogates, str, _same, "str"),
 }
