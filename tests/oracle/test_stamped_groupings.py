@@ -81,6 +81,17 @@ def test_what_is_left_of_a_session_is_not_late(
     is_sum: bool,
 ) -> None:
     """What was emitted at the event time of a later record is emitted again at that of an earlier one."""
+    check_what_is_left(stream, combiner, second, is_sum=is_sum)
+
+
+def check_what_is_left(
+    stream: tuple[Windowing, list[Arrivals], Windowing],
+    combiner: Combiner,
+    second: Combiner,
+    *,
+    is_sum: bool,
+) -> None:
+    """Both groupings emit whatever comes at once."""
     windowing, arrivals, sessions = stream
     how = Groupings(combiner, df.Always(), sessions, second, df.Always(), is_sum=is_sum)
     check_stamped(windowing, arrivals, how)

@@ -91,6 +91,11 @@ EVENTS = st.lists(
 @given(EVENTS)
 def test_a_call_that_fails_leaves_nothing_behind(events: list[tuple[str, Any]]) -> None:
     """Neither state nor timers nor outputs, whether the next try succeeds or it becomes a dead letter."""
+    check_failed_calls(events)
+
+
+def check_failed_calls(events: list[tuple[str, Any]]) -> None:
+    """The machine and its model, led through the same events."""
     engine = Engine.of(Interpreted(), into(), tries=TRIES)
     model = Careful(WINDOW.end_us + LATENESS_US, WINDOW.max_timestamp_us)
     watermark_us = now_us = 0

@@ -21,7 +21,12 @@ from runners.core.panes.window_lifecycle import WindowLifecycle
 from runners.core.partials import signed_groups
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.signed_combine import MultisetCombineFn
-from tests.oracle import laws, test_stamped_groupings, test_triggers_against_oracle
+from tests.oracle import (
+    laws,
+    test_chained_groupings,
+    test_stamped_groupings,
+    test_triggers_against_oracle,
+)
 from tests.oracle.chained import check_hard_chain
 from tests.oracle.evaluator import Arrivals, Windowing
 from tests.oracle.hard_streams import HARD_CHAINS, HARD_STREAMS
@@ -308,6 +313,38 @@ def what_was_emitted_holds_nothing(patch: Patch) -> None:
     patch.setattr(Panes, "hold_us", broken)
 
 
+def parts_of_a_session_hold_nothing(patch: Patch) -> None:
+    """What is emitted again for a part, when the session comes apart, is too late for the next grouping."""
+    hold_us = Panes.hold_us
+
+    def broken(panes: Panes, window: Window, state: WindowState) -> int | None:
+        if panes._whole is None or state.pending:
+            return hold_us(panes, window, state)
+        return hold_us(panes, window, attrs.evolve(state, accumulator={}))
+
+    patch.setattr(Panes, "hold_us", broken)
+
+
+def emptied_windows_are_left_to_the_last(patch: Patch) -> None:
+    """What an emptied window has emitted stands until the last of those that have taken its place fires."""
+    keep_emitted = merging_cells._keep_emitted
+
+    def broken(cell: Any, groups: Any, sources: dict[Window, list[Window]]) -> None:
+        mine: dict[Window, list[Window]] = {window: [] for window in sources}
+        claimed = {window: list(found) for window, found in sources.items()}
+        keep_emitted(cell, groups, sources)
+        for window, found in claimed.items():
+            mine[window] = sources[window][len(found) :]
+            del sources[window][len(found) :]
+        for emptied in [each for found in mine.values() for each in found]:
+            over = [
+                w for w in claimed if w.start_us < emptied.end_us and emptied.start_us < w.end_us
+            ]
+            sources[max(over)].append(emptied)
+
+    patch.setattr(merging_cells, "_keep_emitted", broken)
+
+
 def late_records_choose_the_event_time_of_a_pane(patch: Patch) -> None:
     """So that a pane is behind a watermark that did not wait for it."""
     patch.setattr(core, "_is_late", lambda *_: False)
@@ -456,6 +493,8 @@ MUTATIONS: list[Callable[[Patch], None]] = [
     *map(_no_rewinding_in, (Repeatedly, AfterEach, AfterAny, AfterAll, OrFinally, DefaultTrigger)),
     a_part_that_fires_is_forgotten,
     what_was_emitted_holds_nothing,
+    parts_of_a_session_hold_nothing,
+    emptied_windows_are_left_to_the_last,
     late_records_choose_the_event_time_of_a_pane,
     panes_choose_among_new_records_only,
     a_group_retracted_to_nothing_is_forgotten,
@@ -500,6 +539,9 @@ def look_for_a_counterexample(examples_max: int) -> None:
             for size_us in (1, 100):
                 test_stamped_groupings.check_hard(name, combiner, size_us)
 
+    for name in test_chained_groupings.EMPTIED:
+        test_chained_groupings.test_a_window_that_has_become_empty_is_retracted_in_its_turn(name)
+
     @settings(
         max_examples=examples_max,
         deadline=None,
@@ -525,12 +567,34 @@ def look_for_a_counterexample(examples_max: int) -> None:
         laws.check_on_time(windowing, arrivals, trigger)
 
     look_for_a_broken_join()
+    look_for_a_part_that_is_late()
     test_triggers.test_a_merge_rewinds_the_trigger()
     test_triggers.test_a_finished_session_does_not_silence_the_one_it_joins()
     test_triggers.test_what_was_fired_by_count_is_not_undone_when_a_session_grows(
         df.AfterAny(df.AfterCount(1), df.AfterWatermark())
     )
     check()
+
+
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+@given(
+    stream=test_stamped_groupings.sessions_that_come_apart(),
+    combiner=st.sampled_from(df.TimestampCombiner),
+    second=st.sampled_from(df.TimestampCombiner),
+    is_sum=st.booleans(),
+)
+def look_for_a_part_that_is_late(
+    stream: Any, combiner: df.TimestampCombiner, second: df.TimestampCombiner, *, is_sum: bool
+) -> None:
+    """Among sessions that come apart."""
+    test_stamped_groupings.check_what_is_left(stream, combiner, second, is_sum=is_sum)
 
 
 def look_for_a_broken_join() -> None:

@@ -11,6 +11,7 @@ from runners.core.stateful import keyed_state
 from runners.core.stateful.keyed_state import KeyedState
 from runners.core.stateful.stateful_do_fn import _Step
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
+from tests.property import test_failed_calls
 from tests.property.test_stateful_do_fns import (
     EVENTS,
     Event,
@@ -100,6 +101,45 @@ def a_queue_forgets_what_was_moved(patch: Patch) -> None:
     patch.setattr(keyed_state._Queue, "set", broken)
 
 
+def state_of_a_failed_call_is_kept(patch: Patch) -> None:
+    """What is tried again finds what the try before has written."""
+    tried = StatefulInvoker._tried
+
+    def broken(invoker: StatefulInvoker, run: Any, cell: KeyedState, *args: Any) -> list[Any]:
+        def noted() -> list[Any]:
+            try:
+                return run()  # type: ignore[no-any-return]
+            finally:
+                written.update(cell.values)
+
+        written: dict[str, Any] = {}
+        outputs = tried(invoker, noted, cell, *args)
+        cell.values = written
+        return outputs
+
+    patch.setattr(StatefulInvoker, "_tried", broken)
+
+
+def timers_of_a_failed_call_are_kept(patch: Patch) -> None:
+    """They fire for an element that is a dead letter."""
+    tried = StatefulInvoker._tried
+
+    def broken(invoker: StatefulInvoker, run: Any, cell: KeyedState, *args: Any) -> list[Any]:
+        def noted() -> list[Any]:
+            try:
+                return run()  # type: ignore[no-any-return]
+            finally:
+                left.update(cell.timers)
+
+        left: dict[Any, Any] = {}
+        outputs = tried(invoker, noted, cell, *args)
+        for timer, at in left.items():
+            cell.timers.setdefault(timer, at)
+        return outputs
+
+    patch.setattr(StatefulInvoker, "_tried", broken)
+
+
 MUTATIONS: list[Callable[[Patch], None]] = [
     timers_fire_twice,
     latest_timer_first,
@@ -133,3 +173,30 @@ def look_for_a_counterexample(events: list[Event]) -> None:
     """Among random programs."""
     check_what_is_emitted(events)
     check_in_which_order(events)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutate", [state_of_a_failed_call_is_kept, timers_of_a_failed_call_are_kept]
+)
+def test_a_machine_that_keeps_what_a_failed_call_has_left_is_found(
+    mutate: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    """Only calls that fail can show it, so by their law."""
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError):
+        look_for_a_failed_call()
+
+
+@settings(
+    max_examples=EXAMPLES_MAX,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+@given(test_failed_calls.EVENTS)
+def look_for_a_failed_call(events: list[Any]) -> None:
+    """Among random programs that fail."""
+    test_failed_calls.check_failed_calls(events)
