@@ -15,7 +15,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import pendulum
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -35,6 +35,7 @@ from runners.core.partials.lifting import Lifter
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import StatefulInputs
 from runners.core.partials.table import PartialTable
+from runners.core.partials.values_by_key import ValuesByKey
 from tests.ids import shown
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MIN_TIMESTAMP_US
@@ -94,6 +95,7 @@ def test_what_is_one_key_is_emitted_as_one(one: Any, other: Any) -> None:
 
 
 @given(key=KEYS)
+@example(key=datetime(2024, 10, 27, 1, 30, tzinfo=UTC, fold=1))
 def test_what_is_decoded_is_the_canonical_key(key: Any) -> None:
     """So a crash cannot be seen; and it is equal to what came."""
     canonical = canonical_key(key)
@@ -202,6 +204,21 @@ def test_stateful_do_fns_are_given_canonical_keys(records: list[Record]) -> None
     )
 
     check([(key, w, [each[0] for each in inputs], n) for key, w, inputs, n in partials], [records])
+
+
+@given(keys=st.lists(KEYS, min_size=1, max_size=6), windows=st.sampled_from([1, 100]))
+def test_values_have_canonical_keys_in_however_many_windows(keys: list[Any], windows: int) -> None:
+    """They are looked at all together where there are many."""
+    there = [df.Window(start, start + 1) for start in range(windows)]
+    values = ValuesByKey()
+    values.add([("there", 0)] * windows, there)
+    values.add([(key, number) for number, key in enumerate(keys)], [there[0]] * len(keys))
+    expected: dict[str, list[int]] = {}
+    for number, key in enumerate(keys):
+        expected.setdefault(spelled(canonical_key(key)), []).append(number)
+
+    found = {spelled(key): numbers for key, numbers in values[there[0]].items() if key != "there"}
+    assert expected == found
 
 
 def test_columns_of_booleans_are_canonical() -> None:

@@ -1,6 +1,8 @@
 """Columns come to what single rows come to: of functions shipped and users' own; the law sees what does not."""
 
+import math
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.column_combine_fn import Accumulators
+from dataflow.column_combine_fn import Accumulators, ColumnGroups
 from dataflow.combine_fn import CallableCombineFn, columns_of
+from dataflow.combiner_columns import ExtremeColumns
 from dataflow.combiners import columns_by_place, tuple_of
 from dataflow.testing import strategies as our
 from dataflow.testing.laws import check_combine_columns, check_window_columns
@@ -90,6 +93,22 @@ def test_combine_fns_fold_columns_of_floats_so(
     combine_fn: df.CombineFn, values: list[float]
 ) -> None:
     check_combine_columns(combine_fn, values, may_decline=True)
+
+
+@pytest.mark.parametrize(("chosen", "is_greatest"), [(min, False), (max, True)])
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, math.nan]), min_size=1, max_size=4))
+def test_an_extreme_that_depends_on_the_order_is_not_looked_for_in_columns(
+    chosen: Any, is_greatest: bool, values: list[float]
+) -> None:
+    """Of NaN, and of zeros of both signs, the first that came is the extreme, and columns are in another order."""
+    groups = ColumnGroups(np.arange(len(values)), np.array([0]))
+    found = ExtremeColumns(is_greatest).merge((np.array(values),), groups)
+    possible = {repr(chosen(order)) for order in permutations(values)}
+
+    if found is None:
+        assert any(math.isnan(value) or str(value) == "-0.0" for value in values)
+    else:
+        assert possible == {repr(found[0].tolist()[0])}
 
 
 class LateNoon(Shifts):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.columns import WindowColumn
 from dataflow.combiner_columns import SumColumns
-from runners.core.columns.partials import PartialColumns
+from runners.core.columns.partials import PartialColumns, merged_columns
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.column_windows import NEVER_US, ColumnWindows
 from runners.core.single_firing.single_panes import SinglePanes
@@ -89,6 +89,34 @@ def columns_of(partials: Sequence[tuple[int, int, int]]) -> PartialColumns:
 
 
 partials = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 3))
+
+
+@given(st.lists(st.tuples(partials, st.booleans()), min_size=1, max_size=8))
+def test_columns_in_two_parts_are_the_chosen_and_the_others(chosen: list[Any]) -> None:
+    """Each in the order in which it came."""
+    columns, is_chosen = columns_of([each for each, _ in chosen]), [each for _, each in chosen]
+    rows = list(columns)
+
+    for part, wanted in zip(columns.parted(np.array(is_chosen)), (True, False), strict=True):
+        expected = [row for row, mine in zip(rows, is_chosen, strict=True) if mine is wanted]
+        assert expected == list(part)
+
+
+@given(st.lists(st.lists(partials, min_size=1, max_size=3), min_size=1, max_size=4), st.booleans())
+def test_columns_of_several_lengths_of_windows_are_merged_by_their_windows(
+    parts: list[Any], is_known: bool
+) -> None:
+    """Also where all windows of a part are of one length, and of the next part of another one."""
+    given_parts = [columns_of(part) for part in parts]
+    for each in given_parts:
+        lengths = set((each.windows.ends_us - each.windows.starts_us).tolist())
+        each.windows.size_us = lengths.pop() if is_known and len(lengths) == 1 else None
+    merged = merged_columns(given_parts, is_merging=False)
+
+    assert merged is not None
+    assert rows_of([merged]) == rows_of(given_parts)
+
+
 acts = st.one_of(
     st.lists(partials, max_size=6),
     st.integers(0, 7),
