@@ -1,5 +1,7 @@
 """WatermarkAuthority: minimum over all senders, monotone, a silent range counts with its last value."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,3 +185,29 @@ def test_a_key_range_counts_as_its_owner_reports_it(acts: list[tuple[bool, Range
 
         before_us = max(before_us, min(now.values()))
         assert ours.inputs_us["all"] == before_us
+
+
+def test_a_restart_begins_no_further_back_than_the_last_of_several() -> None:
+    """All that is in front of it has been there too, however many hops away."""
+    names = ("read", "one", "two", "three")
+    senders: dict[str, tuple[str, ...]] = {"read": ()}
+    senders |= {name: (before,) for before, name in pairwise(names)}
+    last = RangeId("three", 0)
+    ours = WatermarkAuthority(senders, tuple(RangeId(each, 0) for each in names), {last: 70})
+
+    assert dict.fromkeys(names[1:], 70) == ours.inputs_us
+
+
+def test_what_a_former_owner_has_reported_of_a_percentile_does_not_count() -> None:
+    """It says nothing of what the next one sends: who follows waits until that one reports (ADR 0050)."""
+    first, second = RangeId("first", 0), RangeId("second", 0)
+    senders = {"read": (), "first": ("read",), "second": ("first",)}
+    percentiles = {"first": 50, "second": 50}
+    ours = WatermarkAuthority(senders, (READ[0], first, second), {}, percentiles=percentiles)
+    ours.report({first: 10}, percentiles_us={first: 30})
+    ours.begin_anew([first])
+    ours.advance()
+    assert ours.percentiles_us["second"] == MIN_TIMESTAMP_US
+    ours.report({first: 10}, percentiles_us={first: 20})
+    ours.advance()
+    assert ours.percentiles_us["second"] == 20
