@@ -14,6 +14,7 @@ from runners.core.partials.folding import Accumulation
 from tests.oracle.laws import microseconds
 from tests.stateful_programs import Engine
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 
 MODES = list(df.AccumulationMode)
@@ -51,7 +52,8 @@ class Machine:
 
     def add(self, time_us: int, watermark_us: int, sign: int = 1) -> Effects:
         combined = self._accumulation.combine_fn
-        taken = (1, sign) if self._accumulation.is_retracted else 1
+        taken: Any = (1, sign) if self._accumulation.is_retracted else 1
+        taken = (taken, time_us) if self._accumulation.is_stamped else taken
         folded = combined.add_inputs(combined.create_accumulator(), [taken])
         partial = ("k", self.window(time_us), folded, 1)
         return self.machine.add(
@@ -144,6 +146,22 @@ def test_a_window_that_comes_apart_again(
         kept = grouping.cells["k", None]
         assert isinstance(kept, dict)
         assert set(kept) == {later} | ({earlier} if near_us < 0 else set())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(lateness_us=st.sampled_from([0, 5, MAX_TIMESTAMP_US, 10**20]))
+def test_a_hold_is_an_instant_however_much_lateness_is_allowed(kind: str, lateness_us: int) -> None:
+    """At the end of time at the latest, as the expiry of the window is."""
+    strategy = {
+        "allowed_lateness_us": lateness_us,
+        "accumulation_mode": df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        "trigger": df.Always(),
+        "timestamp_combiner": df.TimestampCombiner.EARLIEST,
+    }
+    grouping = Machine(kind, strategy, ListCombineFn())
+    (hold_us,) = grouping.add(3, 0).holds.values()
+
+    assert hold_us == min(3 + lateness_us, MAX_TIMESTAMP_US)
 
 
 class Count(df.DoFn):

@@ -1,13 +1,25 @@
 """What a backfill leaves to the stream, and how far event time has come for it."""
 
+from contextlib import nullcontext
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dataflow as df
 from runners.batch.backfill.end import SenderProgress, input_watermark_us
 from runners.batch.backfill.left_state import LeftState
+from runners.batch.backfill.writer import BackfillWriter
+from runners.batch.range_writer import RangeWriter
 from runners.core.ground.cells import WindowState
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.stages.entries import Changes
+from runners.core.stages.plan import plan
+from runners.direct import DirectRunner
+from runners.errors import FencedError
+from runners.millwheel.control.job import job_spec
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.memory.store import MemoryStore
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
 
@@ -44,3 +56,22 @@ def test_what_was_taken_is_not_left_any_more() -> None:
         assert size_bytes > left.size_bytes == 0
         assert [len(taken["cells"]), len(taken["timers"])] == [1, 1]
     assert left.take() == {"cells": [], "timers": []}
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_a_split_that_has_gone_live_is_not_taken_from_the_stream(*, is_live: bool) -> None:
+    """An attempt at its backfill may begin when another one has been through for long."""
+    store, pipeline = MemoryStore(), df.Pipeline(DirectRunner())
+    pipeline | "read" >> df.Create([1]) | df.Map(str)
+    (read,) = plan(pipeline.graph()).sources()
+    spec = job_spec("job", "batch", plan(pipeline.graph()), splits_desired=1, ranges_per_grouping=1)
+    store.open_job(spec)
+    range_id = RangeId(read.name, 0)
+    if is_live:
+        # Committed by a writer that leaves no mark of a backfill, as a stream does.
+        with RangeWriter(store, "job", range_id, "live") as writer:
+            writer.commit(is_last=False)
+
+    late = BackfillWriter(store, "job", range_id, "late")
+    with pytest.raises(FencedError, match="has gone live") if is_live else nullcontext():
+        late.__enter__()
