@@ -396,7 +396,7 @@ def give_ranges_without_their_commits(patch: Patch) -> None:
 
     def broken(master: Master, given: BySlot) -> None:
         with patch.context() as meanwhile:
-            meanwhile.setattr(Witness, "known", lambda *_: {})
+            meanwhile.setattr(Witness, "known_of", lambda *_: {})
             assign(master, given)
 
     patch.setattr(Master, "_assign", broken)

@@ -78,8 +78,9 @@ def believe_the_clock_of_the_master(patch: Patch) -> None:
         news_ms[worker] = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
 
     def broken(worker: Worker) -> None:
-        now_ms = worker._clock.monotonic_ms()
-        if now_ms - news_ms.get(worker, now_ms) > MASTER_SILENCE_MS:
+        begun_ms = worker._clock._true.monotonic_ms()  # type: ignore[attr-defined]
+        last_ms = news_ms.setdefault(worker, begun_ms)
+        if worker._clock.monotonic_ms() - last_ms > MASTER_SILENCE_MS:
             raise WorkerStoppedError("nothing was received")
 
     patch.setattr(Worker, "_on_news", noted)

@@ -1,6 +1,7 @@
 """Splits and merges that a driver did not live to learn of."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.stages.entries import Changes
 from runners.direct import DirectRunner
+from runners.errors import StoreError, WorkerStoppedError
 from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.control.shapes import Shapes
 from runners.millwheel.model.guarantees import Guarantees
@@ -213,7 +215,16 @@ def come_back_with_what_is_somebody_elses(seed: int) -> None:
         reshaped_by_an_owner(cluster, {SECOND: both, FIRST: None}, SECOND)
         sleeper.is_paused = False
         sleeper.worker._acquire([FIRST])
+        with suppress(StoreError, WorkerStoppedError):
+            # Before it commits anything else, and is refused: what it had beside it is not its own any more.
+            fire_what_is_due(sleeper.worker)
     ended(cluster)
+
+
+def fire_what_is_due(worker: Worker) -> None:
+    for name, computation in worker._computations.items():
+        while isinstance(computation, GroupingComputation) and worker._advance(name, computation):
+            pass
 
 
 @pytest.mark.parametrize("story", [retire_a_range_unasked, come_back_with_what_is_somebody_elses])

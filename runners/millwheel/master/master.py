@@ -429,7 +429,7 @@ class Master:
                 ranges=tuple(each for each in ranges if each not in self._shapes.unborn),
                 routing=self._shapes.routing,
                 suspects=self._deaths.suspects(ranges),
-                commits=self.witness.known(ranges),
+                commits=self.witness.known_of({each.computation for each in ranges}),
                 **self._news(),
             )
             self._send(self._slots[index], assign)

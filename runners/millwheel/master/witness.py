@@ -8,7 +8,7 @@ owner with the last commit that is known of it (ADR 0042).
 Pure bookkeeping.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from runners.errors import LostCommitsError
 from runners.millwheel.model.ids import CommitMark, RangeId
@@ -53,9 +53,15 @@ class Witness:
                 raise lost_by(self._job.job, range_id, min(mark, known))
             self._marks[range_id] = CommitMark(*map(max, known, mark))
 
-    def known(self, ranges: Iterable[RangeId]) -> Mapping[RangeId, CommitMark]:
-        """How far ranges are committed, where that is known."""
-        return {each: self._marks[each] for each in ranges if each in self._marks}
+    def known_of(self, computations: Collection[str]) -> Mapping[RangeId, CommitMark]:
+        """How far the ranges of computations are committed, where that is known.
+
+        Whoever takes a range over is given all of them, and not those alone that it is to take: with a range come those
+        that the store has in handover with it, which in a store at an earlier moment can be others than the master has.
+        """
+        return {
+            each: mark for each, mark in self._marks.items() if each.computation in computations
+        }
 
     def check(self, job: JobRow | None, place: str) -> None:
         """Compare with what the store has now.

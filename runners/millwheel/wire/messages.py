@@ -32,7 +32,7 @@ class Assign:
     Attributes:
         inputs_us, percentiles_us, signals, sent_ms: what to start from, as in `Watermarks`.
         suspects: ranges whose next step has ended a process, and how many bundles of each were committed by then.
-        commits: how far they are committed, as far as it was reported to the master.
+        commits: how far all ranges of their computations are committed, as far as it was reported to the master.
     """
 
     ranges: tuple[RangeId, ...]

@@ -537,9 +537,10 @@ class Cluster:
 
     def _check_reported(self, worker: Worker) -> None:
         """Refuse a worker that goes on with less of a range than former owners have reported of it."""
-        sent = self.master.witness.known(worker._ranges)  # noqa: SLF001 - the simulator sees everything
-        for range_id, mark in sent.items():
-            mine = worker._ranges[range_id].mark  # noqa: SLF001 - as above
+        owned = worker._ranges  # noqa: SLF001 - the simulator sees everything
+        sent = self.master.witness.known_of({each.computation for each in owned})
+        for range_id in sent.keys() & owned.keys():
+            mark, mine = sent[range_id], owned[range_id].mark
             if mark.token < mine.token and mine.bundle < mark.bundle:
                 raise InvariantError(
                     f"I8: {range_id} goes on from {mine}, and {mark} was reported and counted on"

@@ -1,6 +1,7 @@
 """What a worker has reported counts while it is the worker of its slot, has its ranges, and sends; and no longer."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -13,7 +14,7 @@ from runners.millwheel.control.shapes import RangeShape
 from runners.millwheel.master.master import MISSING_REPORTED_AFTER_MS, Master
 from runners.millwheel.master.slots import LEASE_TTL_MS, PAUSE_TTL_MS
 from runners.millwheel.model.counts import Counts
-from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.ids import CommitMark, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
 from runners.millwheel.model.long_waits import OVER
 from runners.millwheel.model.troubles import TroubleKind
@@ -133,6 +134,7 @@ class Job:
         idle: Collection[RangeId] = (),
         is_paused: bool = False,
         as_of_ms: int | None = None,
+        commits: Mapping[RangeId, CommitMark] = MappingProxyType({}),
     ) -> None:
         """A worker reports, by default on what it has just received from the master."""
         if as_of_ms is None:
@@ -148,7 +150,7 @@ class Job:
             percentiles_us={},
             progress={},
             routings={},
-            commits={},
+            commits=commits,
             is_quiet=is_paused,
             is_paused=is_paused,
             counts=Counts(),
@@ -473,3 +475,18 @@ def test_what_was_reported_of_a_split_counts_for_its_next_owner() -> None:
     job.move(QUIET, job.slot_of[BUSY])
 
     assert outputs_of(job, QUIET) == QUIET_US
+
+
+def test_who_takes_a_range_over_is_given_what_was_reported_of_the_others_too() -> None:
+    """In a store at an earlier moment it can be in handover with another one, which then comes with it."""
+    job = Job(ranges_per_grouping=2)
+    target = job.master.ranges[GONE]
+    name, other = job.worker_of(1 - target), job.worker_of(target)
+    job.report(name, {}, commits={HEAD: CommitMark(7, 3)})
+    job.report(other, {}, commits={GONE: CommitMark(8, 5)})
+    list(job.received(other))
+    job.move(HEAD, target)
+
+    (assign,) = [each for each in job.received(other) if isinstance(each, Assign) and each.ranges]
+    assert assign.ranges == (HEAD,)
+    assert assign.commits == {HEAD: CommitMark(7, 3), GONE: CommitMark(8, 5)}
