@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -103,6 +103,7 @@ def test_columns_in_two_parts_are_the_chosen_and_the_others(chosen: list[Any]) -
 
 
 @given(st.lists(st.lists(partials, min_size=1, max_size=3), min_size=1, max_size=4), st.booleans())
+@example([[(0, 0, 1)], [(0, 0, 2)], [(0, 0, 1)]], True)
 def test_columns_of_several_lengths_of_windows_are_merged_by_their_windows(
     parts: list[Any], is_known: bool
 ) -> None:
@@ -115,6 +116,7 @@ def test_columns_of_several_lengths_of_windows_are_merged_by_their_windows(
 
     assert merged is not None
     assert rows_of([merged]) == rows_of(given_parts)
+    assert len(merged) == len(rows_of(given_parts)), "one row for each key and window"
 
 
 acts = st.one_of(
