@@ -9,6 +9,7 @@ from dataflow.errors import PipelineError
 from dataflow.join_fn import LEFT, RIGHT, JoinFn, JoinType, Pairs
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.times import in_words
 from dataflow.transforms.co_group import together
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import FlatMap
@@ -91,7 +92,7 @@ def _check_that_pairs_meet(pcoll: PCollection[Any]) -> None:
         f"{pcoll.pipeline.here()} would lose pairs: its windows may fire more than once, and discard what they have "
         "emitted",
         detail=f"a value would not meet what came to the other side before the last pane; the trigger is "
-        f"{strategy.trigger!r}, the allowed lateness {strategy.allowed_lateness_us / 1e6:g} s",
+        f"{strategy.trigger!r}, the allowed lateness {in_words(strategy.allowed_lateness_us)}",
         hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to the WindowInto before it; or "
         "use df.CoGroupByKey() if panes are to be joined by themselves",
     )

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 
 from dataflow.errors import TransformError
+from dataflow.times import in_words
 from runners.system_clock import SystemClock
 
 #: Between two looks, where the system cannot report that a process has ended.
@@ -115,7 +116,7 @@ class ForkedTrial:
             if status is None:
                 kill(pid)
                 assert self._timeout_ms is not None
-                why = f"took longer than {self._timeout_ms / 1_000:g} s"
+                why = f"took longer than {in_words(self._timeout_ms * 1_000)}"
             elif os.read(came_back, 1):
                 return
             else:

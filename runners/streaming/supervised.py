@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
+from dataflow.times import in_words
 from runners.core.user_code.poison import Trial
 from runners.errors import StoreError, StoreRestartedError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
@@ -168,7 +169,7 @@ def run_supervised(work: Callable[[PageWatch], None], step_timeout_ms: int | Non
         if status is None and step_timeout_ms is not None and page.at_work_ms() > step_timeout_ms:
             kill(pid)
             at, _ = page.read()
-            why = f"user code took longer than {step_timeout_ms / 1_000:g} s for one step"
+            why = f"user code took longer than {in_words(step_timeout_ms * 1_000)} for one step"
             raise WorkerEndedError(why, at, is_silent=True)
     at, reason = page.read()
     if reason == _DONE:

@@ -108,7 +108,7 @@ def totals(result: df.PipelineResult) -> dict[int, int]:
         (leave_as_if_all_were_well, "exit code 0"),
         (crash, "signal 11 (SIGSEGV)"),
         (ask_to_leave, "exit code 4"),
-        (never_return, "took longer than 3 s"),
+        (never_return, "took longer than 3 seconds"),
     ],
 )
 def test_a_record_that_ends_its_process_is_a_dead_letter(

@@ -105,7 +105,7 @@ def expected() -> dict[int, int]:
         (crash, 60.0, "signal 11 (SIGSEGV)"),
         (ask_to_leave, 60.0, "exit code 4"),
         # More than the other records take, on any machine.
-        (never_return, 4.0, "took longer than 4 s"),
+        (never_return, 4.0, "took longer than 4 seconds"),
     ],
 )
 def test_a_record_that_ends_its_process_is_a_dead_letter(

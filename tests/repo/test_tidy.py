@@ -6,6 +6,7 @@ Each rule is a function from a file to its complaints, so that the rules are tes
 import ast
 import functools
 import io
+import itertools
 import re
 import textwrap
 import tokenize
@@ -17,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FUNCTION_LINES_MAX = 70
+#: Files with lengths of time in texts that are compared or stored, and that nobody is meant to read.
+LENGTHS = ("dataflow/graph.py", "runners/millwheel/versions/state_shape.py")
 #: Files that may commit to a store.
 COMMITS = ("commit_or_resolve.py",)
 FOLDERS = (
@@ -32,6 +35,8 @@ FOLDERS = (
 )
 
 Complaint = tuple[int, str]
+#: What follows a number that is a length of time.
+_UNIT = re.compile(r" (us|µs|ms|s|secs?|seconds?|mins?|minutes?|h|hours?|days?)\b")
 
 
 @attrs.frozen
@@ -104,6 +109,20 @@ def opening_that_points_elsewhere(source: Source) -> Iterator[Complaint]:
                 yield getattr(node, "lineno", 1), f"begins with: {text.splitlines()[0]}"
 
 
+def length_not_in_words(source: Source) -> Iterator[Complaint]:
+    """What people read is ``1 minute 30 seconds``, by `dataflow.times.in_words`, and not ``90 s``."""
+    path = source.path
+    is_product = path.parts[0] in ("windowing", "triggers", "dataflow", "runners")
+    if not is_product or "testing" in path.parts or path.as_posix() in LENGTHS:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.JoinedStr):
+            for value, unit in itertools.pairwise(node.values):
+                text = str(unit.value) if isinstance(unit, ast.Constant) else ""
+                if isinstance(value, ast.FormattedValue) and _UNIT.match(text):
+                    yield value.lineno, f"the length {ast.unparse(value.value)} is not in words"
+
+
 def commit_beside_the_one_way(source: Source) -> Iterator[Complaint]:
     """`commit_or_resolve` alone commits to a store: it never sends again what may have landed."""
     path = source.path
@@ -123,6 +142,7 @@ RULES: list[Callable[[Source], Iterator[Complaint]]] = [
     note_without_issue,
     rule_off_without_reason,
     opening_that_points_elsewhere,
+    length_not_in_words,
     commit_beside_the_one_way,
 ]
 
@@ -190,6 +210,8 @@ OFFENDER = Path("runners/sample.py")
         (rule_off_without_reason, "x = 1  # noqa: N816\n"),
         (rule_off_without_reason, "x = 1  # noqa\n"),
         (commit_beside_the_one_way, "self._store.commit(production)\n"),
+        (length_not_in_words, 'text = f"took {timeout_ms / 1_000:g} s for it"\n'),
+        (length_not_in_words, 'text = f"took {1e-6 * taken_us}" " seconds"\n'),
         (opening_that_points_elsewhere, 'def f():\n    """That of one worker."""\n'),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

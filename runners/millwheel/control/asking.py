@@ -4,10 +4,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dataflow.times import in_words
 from runners.errors import RequestError
 from runners.millwheel.model.requests import Answer, Request
 from runners.millwheel.store.port import JobRow, Store
 from runners.system_clock import SystemClock
+from windowing.timestamps import US_PER_SECOND
 
 #: An answer is waited for no longer than this, except that to a drain, which takes as long as it takes.
 ANSWER_TIMEOUT_S = 60.0
@@ -30,16 +32,16 @@ def wait_for_answer(
         StoreError: the store cannot be read.
     """
     clock = SystemClock()
-    deadline_ms = None if timeout_s is None else clock.monotonic_ms() + timeout_s * 1_000
+    asked_ms = clock.monotonic_ms()
     while True:
         found = [each for each in store.read_requests(job, number - 1) if each.number == number]
         if not found:
             raise RequestError(f"job {job} was reset, and request {number} with it")
         if found[0].answer is not None:
             return found[0].answer
-        if deadline_ms is not None and clock.monotonic_ms() > deadline_ms:
+        if timeout_s is not None and clock.monotonic_ms() > asked_ms + timeout_s * 1_000:
             raise RequestError(
-                f"request {number} of job {job} was not answered in {timeout_s} s",
+                f"request {number} of job {job} was not answered in {in_words(round(timeout_s * US_PER_SECOND))}",
                 hint="run the job: the request is answered when it is running",
             )
         time.sleep(_LOOK_INTERVAL_S)

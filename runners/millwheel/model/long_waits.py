@@ -6,7 +6,9 @@ Short waits are normal: a sender that is faster than its receivers waits all the
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
+from dataflow.times import in_words
 from runners.core.ground.clock import Clock
+from windowing.timestamps import US_PER_SECOND
 
 #: The reason reported of a wait that is over; how long it was comes after the first line.
 OVER = "what it waited for has come"
@@ -57,8 +59,10 @@ class LongWaits:
         since_ms = self._since_ms.pop(place, None)
         if since_ms is not None and place in self._reported:
             self._reported.remove(place)
-            waited_s = (self._clock.monotonic_ms() - since_ms) / 1_000
-            self._report(str(place), f"{OVER}\nafter {waited_s:.0f} s", is_over=True)
+            waited_s = round((self._clock.monotonic_ms() - since_ms) / 1_000)
+            self._report(
+                str(place), f"{OVER}\nafter {in_words(waited_s * US_PER_SECOND)}", is_over=True
+            )
 
     def forget(self, place: Hashable) -> None:
         """Forget a place: its wait does not matter any more, and its end is not reported."""

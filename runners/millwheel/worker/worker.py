@@ -21,6 +21,7 @@ from types import MappingProxyType
 import attrs
 
 from dataflow.errors import DataflowError
+from dataflow.times import in_words
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import JobFailedError, LostCommitsError, StoreError, WorkerStoppedError
@@ -209,7 +210,7 @@ class Worker:
         if not self._silence.is_too_long(is_received=is_received):
             return
         reason = (
-            f"it has received nothing from the driver for {MASTER_SILENCE_MS // 1_000} s\n"
+            f"it has received nothing from the driver for {in_words(MASTER_SILENCE_MS * 1_000)}\n"
             "the driver is gone, or the network between the two is cut"
         )
         place = f"slot {self._spec.slot}"

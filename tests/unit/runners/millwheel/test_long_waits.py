@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataflow.times import in_words
 from runners.millwheel.model.long_waits import OVER, LongWaits
 from runners.testing.manual_clock import ManualClock
+from windowing.timestamps import US_PER_SECOND
 
 LONG_MS = 1_000
 
@@ -36,8 +38,10 @@ def test_a_long_wait_is_reported_once_and_so_is_its_end(steps: list[tuple[str, b
             began_ms = since.pop(place, now_ms)
             if place in open_places:
                 open_places.remove(place)
-                waited_s = (now_ms - began_ms) / 1_000
-                expected.append((place, f"{OVER}\nafter {waited_s:.0f} s", True))
+                waited_s = round((now_ms - began_ms) / 1_000)
+                expected.append(
+                    (place, f"{OVER}\nafter {in_words(waited_s * US_PER_SECOND)}", True)
+                )
             waits.goes_on(place)
     assert reported == expected
 

@@ -49,7 +49,7 @@ ENDINGS: list[tuple[Callable[[], object], int, str]] = [
     (lambda: sys.exit(4), LONG_MS, "exit code 4"),
     (crash, LONG_MS, "signal 11 (SIGSEGV)"),
     (lambda: os.kill(os.getpid(), signal.SIGKILL), LONG_MS, "signal 9 (SIGKILL)"),
-    (hang, 300, "took longer than 0.3 s"),
+    (hang, 300, "took longer than 0.3 seconds"),
 ]
 
 

@@ -93,7 +93,9 @@ class Job:
     def until_it_stops(self) -> int:
         """The worker alone: how long it goes on, in milliseconds."""
         since_ms = self.clock.monotonic_ms()
-        with pytest.raises(WorkerStoppedError, match="received nothing from the driver for 10 s"):
+        with pytest.raises(
+            WorkerStoppedError, match="received nothing from the driver for 10 seconds"
+        ):
             self._alone()
         return self.clock.monotonic_ms() - since_ms
 
@@ -114,7 +116,7 @@ def test_it_stops_however_busy_it_is(read_ms: int, is_quiet: bool) -> None:
     assert MASTER_SILENCE_MS - 2 * read_ms <= went_on_ms <= MASTER_SILENCE_MS + 2 * read_ms + 10
     (stored,) = job.store.read_troubles("job")
     assert (stored.trouble.kind, stored.trouble.place) == (TroubleKind.DEATH, "slot 0")
-    assert stored.trouble.headline == "it has received nothing from the driver for 10 s"
+    assert stored.trouble.headline == "it has received nothing from the driver for 10 seconds"
 
 
 def test_long_steps_are_no_silence() -> None:
