@@ -47,7 +47,7 @@ def bars(results: Sequence[Result]) -> list[Bar]:
 
 
 def draw(results: Sequence[Result]) -> str:
-    """As SVG."""
+    """Draw the comparisons, and return them as SVG."""
     rows = bars([each for each in results if each.get("size")])
     bottom = _TOP + _ROW * max(len(rows), 1)
     described = "; ".join(f"{bar.label}: {tables.ratio_text(bar.ratios)}" for bar in rows)

@@ -31,7 +31,7 @@ Visit = tuple[int, int, int, int]
 
 
 def event_time(event: Event) -> datetime:
-    """As Bytewax wants it."""
+    """The event time of an event, as the datetime that Bytewax wants."""
     return datetime.fromtimestamp(event[1] / 1_000, UTC)
 
 

@@ -27,7 +27,7 @@ class LinesSource(LineSource):
         """Any file has lines."""
 
     def records(self, path: str, lines: Sequence[bytes]) -> Sequence[str]:
-        """As they are."""
+        """Each line as text, unchanged."""
         return [text_of(path, line) for line in lines]
 
 

@@ -15,7 +15,7 @@ SCHEMA = "user_id long, event_time long, value long"
 
 
 def milliseconds(length_ms: int) -> str:
-    """As Spark writes a length of time."""
+    """A length of time in the words of Spark."""
     return f"{length_ms} milliseconds"
 
 

@@ -175,5 +175,5 @@ def is_about_owners(message: bytes) -> bool:
 
 @lru_cache(maxsize=1_024)
 def decoded(blob: bytes) -> Any:
-    """As `messages.decode`; a message that a thousand workers receive is decoded once."""
+    """Decode a message by `messages.decode`; one that a thousand workers receive is decoded once."""
     return messages.decode(blob)

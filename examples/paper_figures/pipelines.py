@@ -79,7 +79,7 @@ figure_11 = figure_12 = figure_10
 
 
 def figure_13(points: Numbers) -> Numbers:
-    """As figure 12, and until the two minutes are over an early pane once a minute."""
+    """Windows of two minutes as in figure 12, with an early pane once a minute until they are over."""
     return (
         points
         | df.WindowInto(

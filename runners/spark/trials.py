@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def fork() -> int:
-    """As `os.fork`; the child ends with its parent, where the system can do that (Linux)."""
+    """Fork this process, by `os.fork`; the child ends with its parent, where the system can do that (Linux)."""
     parent = os.getpid()
     with warnings.catch_warnings():
         # What runs in the child is user code and an exit: no lock of another thread of ours is taken.

@@ -28,7 +28,7 @@ def stamped(elements: list[tuple[str, int, int]]) -> list[df.TimestampedValue]:
 
 
 def scripted(elements: list[tuple[str, int, int]]) -> Any:
-    """As a stream: in two halves, with a watermark that keeps its word in between."""
+    """A stream of the elements: in two halves, with a watermark that keeps its word in between."""
     half = len(elements) // 2
     soonest = min(second for _, _, second in elements[half:])
     stream = TestStream().add_elements(stamped(elements[:half])).advance_watermark_to(soonest)

@@ -62,7 +62,7 @@ def admin(store_dsn: str) -> Iterator[Admin]:
 
 
 def owned_with_log(store: PostgresStore) -> Callable[..., Any]:
-    """As `owned`, of a job that has the table without a key, too."""
+    """The bundle of `owned`, of a job that has the table without a key, too."""
     bundle = owned(store)
     store.open_job(attrs.evolve(SPEC, tables=[SCORES, LOG]))
     return bundle

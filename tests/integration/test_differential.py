@@ -186,7 +186,7 @@ def runner_of(engine: Callable[..., df.Runner], **options: Any) -> Run:
 @given(several=st.lists(cases(), min_size=CASES, max_size=CASES))
 @settings(max_examples=5)
 def test_direct_has_the_answer_of_the_oracle(several: list[Case]) -> None:
-    """As its own laws do, in the shape of this test."""
+    """Its own laws show this, too; here it is in the shape of this test."""
     check(several, runner_of(DirectRunner))
 
 

@@ -34,7 +34,7 @@ time.sleep(600)
 def test_a_driver_that_lives_is_in_the_list_of_jobs_and_one_that_was_killed_is_not(
     store_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As host and process, beside its own job and no other one."""
+    """It is shown by host and process, beside its own job and no other one."""
 
     def drivers() -> dict[str, str]:
         assert main(["jobs", "--store", store_dsn]) == 0

@@ -27,7 +27,7 @@ def row(result: Any, window: df.Window = df.DoFn.WindowParam) -> dict[str, str]:
 def shown(
     watermark_us: int, percentile_us: int, cells: Mapping[Any, bytes], timers: Any, ids: Any
 ) -> tuple[Any, ...]:
-    """As it can be compared: a cell's pickle depends on which of its values are one object, and what came first."""
+    """What can be compared: a cell's pickle depends on which of its values are one object, and what came first."""
     found = {key: in_order(decode_cell(each)) for key, each in cells.items()}
     return watermark_us, percentile_us, found, timers, ids
 

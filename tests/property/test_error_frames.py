@@ -12,7 +12,7 @@ WORDS = st.text(st.characters(exclude_categories=()))
 
 
 def plain(text: str) -> str:
-    """As it is on the other side."""
+    """What a text is on the other side."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -174,7 +174,7 @@ def check_any_text(path: Path, text: str, pieces: int, most: int) -> None:
 @settings(max_examples=300)
 @given(text=st.text(st.sampled_from('a,"\n\r'), max_size=30), cuts=st.sets(st.integers(0, 30)))
 def test_quotes_are_followed_in_pieces_of_any_size(text: str, cuts: set[int]) -> None:
-    """As the standard library does without ``strict``: whether a record goes on behind each line end."""
+    """Whether a record goes on behind each line end is what the standard library finds without ``strict``."""
     data, scan, whole = text.encode(), QuoteScan(), QuoteScan()
     bounds = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     for start, end in pairwise(bounds):

@@ -215,7 +215,7 @@ def test_a_float_can_be_the_event_time_and_too_large_a_number_is_refused(tmp_pat
 
 
 def test_text_can_be_the_event_time(tmp_path: Path) -> None:
-    """As columns and row by row; text without a zone is set aside with its line."""
+    """It is read in columns and row by row; text without a zone is set aside with its line."""
 
     class At(NamedTuple):
         at: str

@@ -224,7 +224,7 @@ def test_many_small_windows_of_a_key_are_lists_and_emitted_in_parts() -> None:
 
 
 def test_accumulators_of_a_large_key_are_merged_a_few_at_a_time() -> None:
-    """As many as memory may hold, and not all that there are."""
+    """Only so many are in memory as it may hold, and not all that there are."""
     chunks = [[(0, at, 0) for at in range(start, start + 50)] for start in range(0, 5_000, 50)]
 
     run = Run(chunks, "distinct", df.GlobalWindows(), spill_bytes=2_000)

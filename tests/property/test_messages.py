@@ -114,7 +114,7 @@ def test_what_is_no_message_is_refused(blob: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "ZXJyb3I="])
 def test_text_that_could_stand_for_bytes_is_not_bytes(text: str) -> None:
-    """As it would in JSON, where bytes are base64."""
+    """In JSON it would be, where bytes are base64."""
     kind, (protocol, (worker, _)) = opened(encode(MESSAGES["failed"]))
 
     with pytest.raises(StoredFormatError, match="Expected `bytes`, got `str`"):

@@ -128,7 +128,7 @@ class SimulatedJob:
         self._next_mark = inputs["next"]
 
     def _begin(self) -> None:
-        """As a driver that has started: it knows what is committed."""
+        """Begin anew, like a driver that has started: it knows what is committed."""
         marks = {
             range_id: SignalMark(each.stored) if self._is_listening else NO_SIGNALS
             for range_id, each in self._ranges.items()

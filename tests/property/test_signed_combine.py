@@ -72,7 +72,7 @@ def test_sides_have_what_was_not_retracted(
 def test_a_function_that_retracts_counts_its_values(
     parts: list[list[tuple[int, int]]], *, at_once: bool
 ) -> None:
-    """As it could not be seen in a sum whether there is anything."""
+    """It could not be seen in a sum whether there is anything."""
     combine_fn = RetractingCombineFn(df.SumCombineFn())
     accumulator = merged(combine_fn, parts, at_once=at_once)
     changes = [each for part in parts for each in part]

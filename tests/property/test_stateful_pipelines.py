@@ -197,7 +197,7 @@ def test_in_time_order_batch_and_direct_emit_the_same(
 
 
 def replayed(stream: Sequence[Arrival]) -> EmittedPane:
-    """As in batch: all input first, then the end of time; the DoFn need not ask for the order."""
+    """Run a batch: all input first, then the end of time; the DoFn need not ask for the order."""
     engine = Engine.of(Gather(), into(), is_time_sorted=True)
     minutes = [Window(n * MINUTE * US, (n + 1) * MINUTE * US) for n in (0, 1)]
     engine.add(

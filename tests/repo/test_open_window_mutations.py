@@ -125,7 +125,7 @@ def test_a_broken_way_of_keeping_windows_is_found(
 
 
 def check_hard_scripts() -> None:
-    """As they are, the ways of keeping windows pass in `tests/property/test_open_windows.py`."""
+    """Unbroken ways of keeping windows pass these scripts in `tests/property/test_open_windows.py`."""
     for script in HARD:
         check_a_stream(**script)
         check_a_batch(**script)

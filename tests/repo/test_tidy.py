@@ -105,7 +105,7 @@ def opening_that_points_elsewhere(source: Source) -> Iterator[Complaint]:
     for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             text = ast.get_docstring(node) or ""
-            if re.match(r"(That|Those|The same)\b", text):
+            if re.match(r"(That|Those|The same|As)\b", text):
                 yield getattr(node, "lineno", 1), f"begins with: {text.splitlines()[0]}"
 
 
@@ -213,6 +213,7 @@ OFFENDER = Path("runners/sample.py")
         (length_not_in_words, 'text = f"took {timeout_ms / 1_000:g} s for it"\n'),
         (length_not_in_words, 'text = f"took {1e-6 * taken_us}" " seconds"\n'),
         (opening_that_points_elsewhere, 'def f():\n    """That of one worker."""\n'),
+        (opening_that_points_elsewhere, 'class A:\n    """As the port shows it."""\n'),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

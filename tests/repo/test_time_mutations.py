@@ -21,7 +21,7 @@ Patch = pytest.MonkeyPatch
 
 
 def texts_without_a_zone_are_of_utc(patch: Patch) -> None:
-    """As pendulum takes them."""
+    """pendulum takes them so."""
     iso = times._iso
     patch.setattr(
         times,
@@ -33,7 +33,7 @@ def texts_without_a_zone_are_of_utc(patch: Patch) -> None:
 
 
 def the_second_of_two_local_times(patch: Patch) -> None:
-    """As pendulum takes it."""
+    """pendulum takes the second."""
     iso = times._iso
     patch.setattr(times, "_iso", lambda text: (found := iso(text)) and found.replace(fold=1))
 
@@ -72,7 +72,7 @@ def as_timedelta(text: str) -> timedelta:
 
 
 def months_are_thirty_days(patch: Patch) -> None:
-    """As timedelta sees pendulum's."""
+    """timedelta counts pendulum's months so."""
     patch.setattr(
         times,
         "_iso_duration_us",

@@ -47,7 +47,7 @@ RETIRED_PARTS = {
 }
 RETIRED_IN_TEXT = re.compile(
     r"\b(speaks?|spoken?|unheard|judged|settled|settles|settling|tied|unties?|untied|takes? back|taken back|took back"
-    r"|taking back|wakeups?|alarms?|sayings?)\b",
+    r"|taking back|wakeups?|alarms?|sayings?|(is|are|was|were|been|has|have|had|not) (told|heard|acted))\b",
     re.IGNORECASE,
 )
 #: Where one of the words is right.

@@ -26,7 +26,7 @@ class Gone(BaseException):
 
 
 class Seen:
-    """As `runners.streaming.supervised.PageWatch`, for a process that is simulated; but its trials are real ones."""
+    """A `runners.streaming.supervised.PageWatch` for a process that is simulated; but its trials are real ones."""
 
     def __init__(self) -> None:
         self.at: dict[RangeId, int] = {}

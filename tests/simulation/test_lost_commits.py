@@ -108,7 +108,7 @@ def the_driver_goes_on(patch: Patch) -> None:
 
 
 def everybody_goes_on(patch: Patch) -> None:
-    """As if a restored store were one that had only been restarted."""
+    """A restored store is taken for one that has only been restarted."""
     _unbound(patch, lambda _: True)
 
 

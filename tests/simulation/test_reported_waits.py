@@ -104,7 +104,7 @@ def test_a_sender_that_waits_for_long_is_reported_and_when_it_goes_on(
 
 
 def test_short_waits_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As whoever is faster than who receives from it waits all the time, for moments."""
+    """Whoever is faster than who receives from it waits all the time, for moments."""
     assert waited(monkeypatch, "first", SHORT_MS) == []
     assert waited(monkeypatch, "second", SHORT_MS) == []
 

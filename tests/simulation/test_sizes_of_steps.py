@@ -157,7 +157,7 @@ def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_what_is_too_large_is_refused_and_goes_on_with_a_larger_limit(pipeline: str) -> None:
-    """As if it had never been refused; and nothing that the store refuses is ever sent to it."""
+    """Results are those of a run that was never refused; and nothing that the store refuses is ever sent to it."""
     faults = {Fault.SIZE_LIMIT: 1.0, Fault.CUT_COMMIT: 0.05, Fault.CRASH: 0.005, Fault.MOVE: 0.02}
 
     # In the last of them rows of a delivery are kept as columns beside others that are not.

@@ -65,7 +65,7 @@ def test_no_stream_names_a_module_of_ours(name: str, named: list[str]) -> None:
 
 
 def test_the_names_are_found(named: list[str]) -> None:
-    """As they would be if somebody pickled an object of ours."""
+    """The names would be there if somebody pickled an object of ours."""
     blob = frame("position", [pickle.dumps({"it": Bundle([1], [2])}, protocol=5)])
 
     assert ours_in(blob) == ["runners.core.ground.bundle.Bundle"]

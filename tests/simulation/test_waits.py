@@ -76,7 +76,7 @@ def receive_no_signal(patch: Patch) -> None:
         (let_go_without_a_word, dense.resting, {Fault.MOVE: 0.05}, r"has no worker"),
         (never_divide, dense.resting, {Fault.SPLIT: 0.02}, r"is asked for"),
         (never_end_handovers, dense.resting, {Fault.SPLIT: 0.02}, r"is in handover with"),
-        (receive_no_signal, dense.resting, {}, r"has not acted on signal"),
+        (receive_no_signal, dense.resting, {}, r"has not processed signal"),
     ],
 )
 def test_simulator_rejects(

@@ -216,7 +216,7 @@ def test_hardly_anything_is_durable_that_arrives_at_once() -> None:
 
 
 def test_records_count_twice_when_something_dies() -> None:
-    """As the page about guarantees says: it is what one gives up."""
+    """It is what one gives up, by the page about guarantees."""
     script = [[(value, 10 * value)] for value in range(20)]
     everywhere = dict.fromkeys(STAGES, NEITHER)
     differ = [

@@ -63,7 +63,7 @@ class Backfill:
         return self._load(graph, check_may_be_loaded)
 
     def load_unless_live(self, graph: PipelineGraph) -> None:
-        """As `load`, but a job that has gone live is left alone, also where the pipeline is another one by now."""
+        """Load what is not loaded yet, but leave a job that has gone live alone, even if its pipeline has changed."""
 
         def leave_live(job: JobRow) -> None:
             if backfill_state(job) is BackfillState.LIVE:

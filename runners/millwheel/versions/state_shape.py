@@ -48,7 +48,7 @@ class StateShape:
     tables: Mapping[str, str] = attrs.field(factory=dict)
 
     def encoded(self) -> str:
-        """As text for the store; the same text for the same shape."""
+        """The shape as text for the store; the same text for the same shape."""
         found = {
             "format": _FORMAT,
             "parts": dict(self.parts),

@@ -1,6 +1,6 @@
 """ReadingPace: how many records a worker may read of each source split now; none where a receiver would be overrun.
 
-Why a worker neither reads nor works although there is something to do is said here, too, for people.
+Why a worker neither reads nor works although there is something to do is described here, too, for people.
 """
 
 from collections.abc import Iterable, Sequence

@@ -462,7 +462,7 @@ class Cluster:
         """Restore the whole store: the job has ended because the store has lost something."""
         if self._incarnation == self.shared.incarnation:
             if not self.backups.is_torn:
-                raise InvariantError(f"I8: commits are said to be lost, and none is: {error}")
+                raise InvariantError(f"I8: commits are reported as lost, and none is: {error}")
             self.trace.note("driver", f"ends: {error}")
             self.lost_parts.append(error)
             self.backups.mend()
@@ -487,7 +487,7 @@ class Cluster:
         try:
             self.master.witness.check(self.store.read_job(JOB), "the simulated store")
         except LostCommitsError as error:
-            self.trace.note("driver", "says what is lost")
+            self.trace.note("driver", "reports what is lost")
             self.lost.append(error)
         self.trace.note("driver", "begins again from the store")
         self.network.cut(_MASTER)

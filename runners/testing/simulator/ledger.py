@@ -466,7 +466,7 @@ class Ledger:
         """The contents of a production, for the story: lines, and the keys that they are about."""
         for range_id, watermark_us in production.watermarks_us.items():
             if watermark_us != self._watermarks_us.get(range_id):
-                yield f"  {range_id} has acted up to {watermark_us} us", frozenset()
+                yield f"  {range_id} has the input watermark {watermark_us} us", frozenset()
         for channel, sequence in production.delivered.items():
             # Numbers of weak productions begin anew, far above, with each owner.
             first = (

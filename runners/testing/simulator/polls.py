@@ -125,8 +125,8 @@ class Polls:
         if owner is None or idle_ms is None or now_ms - idle_ms > owner.lease_ttl_ms:
             why = "nobody has" if owner is None else "has not been polled in vain within its lease"
             raise InvariantError(
-                f"I5: the input watermark of {name} goes on to {watermark_us} us without {range_id}, which has told "
-                f"{output_watermark_us} us and {why}"
+                f"I5: the input watermark of {name} goes on to {watermark_us} us without {range_id}, which has "
+                f"reported {output_watermark_us} us and {why}"
             )
 
     def _ranges_of(self, read: str) -> Sequence[RangeId]:

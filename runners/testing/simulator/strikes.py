@@ -46,7 +46,7 @@ def strike(
         ends = [struck.name, dice.one_of(peers)]
         sender, receiver = ends if dice.is_heads() else ends[::-1]
         lasts_ms = dice.duration_ms()
-        trace.note(sender, f"is not heard by {receiver} for {lasts_ms} ms")
+        trace.note(sender, f"is not received by {receiver} for {lasts_ms} ms")
         struck.network.half_open((sender, receiver), lasts_ms)
     if dice.strikes(Fault.STORE_CUT):
         lasts_ms = _duration_ms(dice)

@@ -85,7 +85,7 @@ class Waits:
             for range_id in listening:
                 row = job.ranges.get(range_id)
                 if row is not None and row.signal_mark.number < number:
-                    yield f"{range_id} has not acted on signal {number}, {name!r}"
+                    yield f"{range_id} has not processed signal {number}, {name!r}"
 
     def _unanswered(self) -> Iterable[str]:
         for each in self._store.read_requests(self._job, 0):

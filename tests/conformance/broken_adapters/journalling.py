@@ -11,7 +11,7 @@ from runners.millwheel.store.port import CommitOutcome, TakenRange
 
 
 class SortsTheJournal(MemoryStore):
-    """As text, which is the order of the entries until there are ten."""
+    """Sorts entries as text, which is their order until there are ten."""
 
     def acquire(
         self, job: str, range_ids: Sequence[RangeId], owner: str, version: int | None = None

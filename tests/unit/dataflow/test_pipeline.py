@@ -223,7 +223,7 @@ def test_read_needs_a_source() -> None:
 
 
 def test_outputs_by_tag() -> None:
-    """As items and as attributes; a missing one names those that there are; copying works."""
+    """Outputs are items and attributes; a missing one names those that there are; copying works."""
     collection: Any = object()
     outputs = PCollectionTuple({"main": collection, "late": collection})
 

@@ -47,7 +47,7 @@ class Kept(Generic[_R]):
     row: _R
 
     def fields(self) -> Mapping[str, Any]:
-        """As the port shows it."""
+        """The fields of the row and its number, as the port returns them."""
         return {"number": self.number, **attrs.asdict(self.row)}
 
 

@@ -186,7 +186,7 @@ class ByteaArray(PackedArray):
 
     @classmethod
     def pack(cls, values: Sequence[bytes]) -> bytes:
-        """As they are."""
+        """Join the values, unchanged, each behind its length."""
         return b"".join([part for value in values for part in (_LENGTH(len(value)), value)])
 
 

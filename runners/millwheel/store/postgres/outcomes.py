@@ -113,7 +113,7 @@ def reason(error: Error) -> str:
 
 
 def rejected(error: Error, changed: Collection[str]) -> DataflowError:
-    """As `refused`, for a commit with rows of these tables that may not come beside others of their keys.
+    """The error for a failed commit into tables: a conflict of keys where a row is there already, else by `refused`.
 
     Args:
         error: what psycopg has raised.

@@ -147,7 +147,7 @@ def test_state_is_of_a_key_and_none_at_first() -> None:
 
 
 def test_state_may_be_changed_in_place_and_freed() -> None:
-    """As the paper's MutablePersistentState."""
+    """It is the paper's MutablePersistentState."""
 
     def collect(self: Computation, record: Record) -> None:
         if record.value.endswith("!"):

@@ -106,7 +106,7 @@ class Planning(Following):
 
 
 def test_times_ahead_that_no_watermark_follows_are_right() -> None:
-    """As those of appointments."""
+    """Appointments have such times."""
     count, dead, late = counted(Planning([FAR_US, FAR_US + 1, FAR_US + 2]))
 
     assert (count, dead, late) == (3, [], 0)

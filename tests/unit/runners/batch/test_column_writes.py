@@ -138,7 +138,7 @@ def test_rows_for_copy_are_the_rows_however_they_came(data: st.DataObject) -> No
 
 
 def unpacked(packed: bytes, columns: int) -> list[list[bytes | None]]:
-    """As the documentation of COPY describes the format."""
+    """The values of each column, read by what the documentation of COPY says about the format."""
     assert packed.startswith(b"PGCOPY\n\xff\r\n\0" + bytes(8))
     at, rows = 19, []
     while (count := struct.unpack_from("!h", packed, at)[0]) >= 0:

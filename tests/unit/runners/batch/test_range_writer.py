@@ -308,7 +308,7 @@ def test_what_is_repeated_fails_on_as_many_records(
 def test_what_is_repeated_fails_on_the_same_records(
     store: MemoryStore, again: tuple[int, int], *, is_finished: bool
 ) -> None:
-    """As many will not do: one would be in a result and a letter, and another one in neither."""
+    """Equally many will not do: one would be in a result and a letter, and another one in neither."""
     with attempt(store, "first") as first:
         first.write([], letters(1, 2))
         first.commit(ReadSoFar(2, 20), is_last=is_finished)

@@ -334,7 +334,7 @@ def test_a_trigger_sees_the_values_of_every_part_of_a_session() -> None:
 def test_the_watermark_behind_waits_for_what_may_be_retracted(
     mode: Mode, hold_us: list[int | None], emitted_us: list[int]
 ) -> None:
-    """As long as whoever has it allows; before it is emitted, at its event time; and for nothing else."""
+    """It waits as long as whoever has it allows; before it is emitted, at its event time; and for nothing else."""
     strategy = WindowingStrategy(
         window_fn=FIXED,
         trigger=df.Repeatedly(df.AfterCount(2)),

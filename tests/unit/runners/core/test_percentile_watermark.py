@@ -176,7 +176,7 @@ def test_it_is_a_time_that_there_is() -> None:
 
 
 def test_the_past_fades_and_is_not_forgotten_at_once() -> None:
-    """As long as a stream goes on it weighs about as much, and what never comes again leaves nothing behind."""
+    """While a stream goes on it weighs about as much, and what never comes again leaves nothing behind."""
     watching, once = ProgressSketch(), 7 * 3_600 * SECOND
     watching.add([once] + [0] * 99)
     weights = []

@@ -243,7 +243,7 @@ def test_a_group_that_fails_is_one_letter_wherever_an_attempt_dies(
 
 
 def test_groups_that_fail_in_place_of_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many in each window: what is sent to one key for them cannot be distinguished."""
+    """There are as many in each window: what is sent to one key for them cannot be distinguished."""
     begun = Begun.of(graph_of(is_chained=True, roll=Victims()), tries=1)
     begun.attempt(begun.store, 0)
     monkeypatch.setattr(Victims, "rest", Victims.rest + 1)

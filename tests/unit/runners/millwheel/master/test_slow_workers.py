@@ -139,5 +139,5 @@ def test_the_job_gets_on_however_long_a_step_lasts(step_ms: int, workers: int) -
 
 @pytest.mark.parametrize("step_ms", [LEASE_TTL_MS + TICK_MS, 15_000])
 def test_a_step_that_is_a_little_longer_than_a_lease(step_ms: int) -> None:
-    """As on a machine with too much to do."""
+    """A machine with too much to do takes so long."""
     assert lasts_ms(step_ms, 2, 120_000) >= STEPS * step_ms

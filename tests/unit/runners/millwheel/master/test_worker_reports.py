@@ -458,7 +458,7 @@ def test_what_an_owner_has_reported_of_a_key_range_does_not_count_for_the_next_o
 
 
 def test_the_watermark_of_a_job_does_not_go_back_where_a_range_moves() -> None:
-    """It is said to people, and of a range on its way it is only not known."""
+    """It is reported to people, and of a range on its way it is only not known."""
     job = Job(ranges_per_grouping=2)
     for name in (job.busy, job.quiet):
         job.report(name, dict.fromkeys(job.owned[name], BUSY_US))

@@ -135,7 +135,7 @@ def test_state_that_new_code_cannot_read(change: dict[str, Any], part: str) -> N
 
 
 def test_other_accumulators_under_the_same_name_are_noticed() -> None:
-    """As code that has changed has the same name, what an empty accumulator is made of shows it."""
+    """Code that has changed has the same name, but what an empty accumulator is made of shows it."""
 
     def combining(empty: Any) -> Any:
         class Mine(df.CombineFn):

@@ -83,7 +83,7 @@ def test_ranges_in_a_handover_are_in_one_answer(asked: RangeId) -> None:
 def test_a_range_that_is_behind_what_its_own_worker_has_committed_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The store has gone back between two of its commits, and nobody else was told of the last one."""
+    """The store has gone back between two of its commits, and nobody else knows of the last one."""
     worker = Asked()
     acquire = worker.store.acquire
 
