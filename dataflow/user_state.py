@@ -232,7 +232,7 @@ TimerName = str | tuple[str, str]
 
 
 @attrs.frozen
-class Timer:
+class TimerHandle:
     """Handle of a `TimerSpec`, or of one timer of a family: one instant, or none.
 
     A timer fires once for each time it was set, in time order with the other timers of its key and time domain.
@@ -293,7 +293,7 @@ class TimerMap:
     _base_us: int
     _now_us: int
 
-    def get(self, tag: str) -> Timer:
+    def get(self, tag: str) -> TimerHandle:
         """The timer with a tag, set or not.
 
         Raises:
@@ -305,4 +305,4 @@ class TimerMap:
                 hint="e.g. str(number), or the instant as text; the method of the timer is given it back",
             )
         name = (self._spec.name, tag)
-        return Timer(self._timers, name, self._spec.time_domain, self._base_us, self._now_us)
+        return TimerHandle(self._timers, name, self._spec.time_domain, self._base_us, self._now_us)

@@ -30,7 +30,7 @@ def print_line(text: str, *, console: Console | None = None) -> None:
     (console or _stderr()).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-class Progress:
+class ProgressDisplay:
     """How far something is; a context manager, used by one thread.
 
     Args:

@@ -45,8 +45,7 @@ from runners.core.stages.entries import Released, Whole
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.core.stages.plan import plan
 from runners.core.stateful.keyed_state import KeyedState
-from runners.millwheel.control.shapes import Merge as MergeRanges
-from runners.millwheel.control.shapes import RangeShape, Routing, Split
+from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
@@ -348,7 +347,7 @@ MESSAGES: dict[str, Any] = {
         **WORKER, ranges=(LOW,), shapes={LOW: RangeShape(KeyRange(0, 8), None)}
     ),
     "revoke": messages.Revoke(ranges=(LOW,)),
-    "released": messages.Released(**WORKER, ranges=(LOW,)),
+    "released": messages.RangesReleased(**WORKER, ranges=(LOW,)),
     "end handover": messages.EndHandover(ranges=(LOW,)),
     "handover ended": messages.HandoverEnded(**WORKER, ranges=(LOW,)),
     "routes": messages.Routes(addresses={LOW: "tcp://host:1"}, routing=ROUTING),
@@ -379,8 +378,8 @@ MESSAGES: dict[str, Any] = {
     "died": messages.Died(slot=0, at={LOW: 3}, reason="killed", is_silent=True),
     "waiting": messages.Waiting(**WORKER, reason="no store"),
     "stop": messages.Stop(),
-    "split range": Split(range_id=LOW, born=HIGH, at=5),
-    "merge ranges": MergeRanges(range_id=LOW, gone=HIGH),
+    "split range": SplitKeys(range_id=LOW, born=HIGH, at=5),
+    "merge ranges": MergeKeys(range_id=LOW, gone=HIGH),
     "deliver": messages.Deliver(
         Channel(LOW, HIGH), 5, b"payload", is_oldest=True, origin=CommitMark(3, 4)
     ),

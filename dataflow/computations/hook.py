@@ -10,7 +10,7 @@ import attrs
 
 from dataflow.do_fn import TaggedOutput, TimestampedValue
 from dataflow.errors import PipelineError, TransformError
-from dataflow.user_state import ReadModifyWriteState, Timer, TimerMap
+from dataflow.user_state import ReadModifyWriteState, TimerHandle, TimerMap
 from windowing.location import user_location
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import TimestampLike, format_timestamp, to_timestamp_us
@@ -106,7 +106,7 @@ class Hook:
     def _first(self) -> Any:
         return None if self.initial is None else self.initial()
 
-    def timer(self, tag: str, domain: TimeDomain) -> Timer:
+    def timer(self, tag: str, domain: TimeDomain) -> TimerHandle:
         """The timer of the key with a tag.
 
         Args:

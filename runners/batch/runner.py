@@ -35,7 +35,7 @@ from runners.batch.waves import run_waves
 from runners.core.ground.dead_letters import checked_tries
 from runners.errors import LostCommitsError, StoreRestartedError
 from runners.millwheel.store.port import JobRow
-from runners.progress import Progress
+from runners.progress import ProgressDisplay
 from runners.registry import open_store
 from runners.spark.prepared_job import JobOptions, PreparedJob, prepare
 from runners.spark.result import StoreResult
@@ -144,7 +144,9 @@ class BatchRunner:
             nondeterministic=nondeterministic(prepared.plan.graph),
             spill_bytes=self._spill_bytes,
         )
-        with Progress(f"batch {self._job}", unit="tasks", show=self._show_progress) as progress:
+        with ProgressDisplay(
+            f"batch {self._job}", unit="tasks", show=self._show_progress
+        ) as progress:
             if any(settings.layout.wanted.values()):
                 context = self._spark.context()
                 run_waves(

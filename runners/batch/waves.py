@@ -19,7 +19,7 @@ from runners.batch.range_task import Shipment, TaskSettings
 from runners.batch.tasks import GroupingWave, SourceWave, SplitTask, Work
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow, Store
-from runners.progress import Progress
+from runners.progress import ProgressDisplay
 from runners.registry import open_store
 from runners.spark.prepared_job import PreparedJob
 from runners.spark.shipped_code import spark_gave_up
@@ -48,7 +48,7 @@ def run_waves(
     context: SparkContext,
     prepared: PreparedJob,
     settings: TaskSettings,
-    progress: Progress,
+    progress: ProgressDisplay,
     *,
     step_timeout_ms: int | None = None,
     connect: Callable[[str], Store] = open_store,
@@ -116,7 +116,7 @@ class _Watch:
     """Shows how far a Spark job is."""
 
     def __init__(
-        self, context: SparkContext, progress: Progress, names: Sequence[str], tasks: int
+        self, context: SparkContext, progress: ProgressDisplay, names: Sequence[str], tasks: int
     ) -> None:
         self.group = f"dataflow batch {next(_run_numbers)}"
         self._tracker = context.statusTracker()

@@ -36,7 +36,7 @@ from runners.millwheel.model.troubles import Trouble
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.progress import Progress
+from runners.progress import ProgressDisplay
 from runners.registry import open_store
 from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob
@@ -290,7 +290,7 @@ class StreamingJob:
                     desk,
                     self._housekeeper(master),
                 ) as reader,
-                Progress(
+                ProgressDisplay(
                     f"streaming {job.job}", unit="records", show=self._show_progress
                 ) as progress,
             ):
@@ -322,7 +322,7 @@ class StreamingJob:
         desk: RequestDesk,
         spark_job: "_SparkJob",
         reader: StoreReader,
-        progress: Progress,
+        progress: ProgressDisplay,
     ) -> None:
         fruitless, records_before, counted_ms = 0, 0, 0
         balancer = Balancer(master, self._workers, self._clock) if self._balance else None

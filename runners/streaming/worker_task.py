@@ -55,7 +55,7 @@ class WorkerLaunch:
         self.run(slot)
         return iter(())
 
-    def _open_store(self, waits: "Waits") -> Store:
+    def _open_store(self, waits: "StoreWaits") -> Store:
         # Bound to the incarnation that the run began with: the memory of workers and their master may not outlive it.
         return open_store(self.dsn, incarnation=self.incarnation, waits=waits.note)
 
@@ -77,7 +77,7 @@ class WorkerLaunch:
     def _work(self, slot: int, attempt: int, plan: ExecutionPlan, watch: PageWatch) -> None:
         clock = SystemClock()
         transport = ZmqTransport(self.keys, own_host(urlsplit(self.master).hostname or "127.0.0.1"))
-        waits = Waits(clock)
+        waits = StoreWaits(clock)
         with closing(transport), closing(self._open_store(waits)) as store:
             spec = WorkerSpec(
                 job=self.job,
@@ -98,7 +98,7 @@ class WorkerLaunch:
                 worker.close()
 
 
-class Waits:
+class StoreWaits:
     """Reports why a worker waits for its store, while it does; not so often that it is a nuisance."""
 
     def __init__(self, clock: Clock) -> None:

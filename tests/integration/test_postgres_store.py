@@ -20,7 +20,7 @@ from runners.millwheel.model.production import CellWrite, Checkpoint, Production
 from runners.millwheel.store.port import Committed, Fenced, Indeterminate, JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.store.postgres.job_lock import JobLock
-from runners.millwheel.store.postgres.pipeline_mode import Pipeline
+from runners.millwheel.store.postgres.pipeline_mode import StatementPipeline
 from tests.fix_proxy import PostgresProxy
 from tests.waiting import LONG_MS, Background, blocked_sessions, until
 
@@ -191,11 +191,11 @@ def test_interrupted_commit_sends_no_more(
     store = connect()
     bundle = owned(store)
 
-    def interrupt(pipeline: Pipeline, statements: object) -> str:
+    def interrupt(pipeline: StatementPipeline, statements: object) -> str:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pipeline, "run", interrupt)
+        patch.setattr(StatementPipeline, "run", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.commit(bundle(1))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow.coders import encode_key, hash_key
-from runners.batch.backfill.key_parts import PARTS, Batch, KeyParts
+from runners.batch.backfill.key_parts import PARTS, KeyParts, PartBatch
 from runners.core.partials.partial import Partial
 from runners.millwheel.model.ids import RangeId
 from runners.stored.partials import decode_partials, encode_partials
@@ -46,7 +46,7 @@ def sent(blobs: Sequence[Sequence[Partial]]) -> list[Blob]:
 
 def batches(
     blobs: Sequence[Blob], *, spill_bytes: int, records: int, first: int = 0, cut: int = 0
-) -> list[Batch]:
+) -> list[PartBatch]:
     parts = KeyParts(first=first, spill_bytes=spill_bytes)
     with closing(parts):
         for blob in blobs:
@@ -55,7 +55,7 @@ def batches(
         return list(parts.batches(records, cut))
 
 
-def partials(several: Sequence[Batch]) -> Iterator[Partial]:
+def partials(several: Sequence[PartBatch]) -> Iterator[Partial]:
     for batch in several:
         for blob in reversed(batch.blobs):
             yield from decode_partials(blob, None)

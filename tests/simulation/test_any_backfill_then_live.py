@@ -14,7 +14,7 @@ from dataflow.graph import PipelineGraph
 from runners.direct import DirectRunner
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
-from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Cluster
+from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, SimulatedCluster
 from tests.backfill_jobs import LocalBackfill, left_behind
 from tests.effort import costly
 from tests.integration.test_differential import Case, build, cases, check
@@ -39,7 +39,9 @@ def loaded_then_run(
     LocalBackfill(graph, store, seed, until_us=until_us, crash_rate=crash_rate, tries=tries).run()
     faults = ALL_FAULTS if crashes else NO_FAULTS
     options = WorkerOptions(tries=tries)
-    Cluster(graph, seed, faults=faults, store=store, is_shipped=True, options=options).run()
+    SimulatedCluster(
+        graph, seed, faults=faults, store=store, is_shipped=True, options=options
+    ).run()
     return store
 
 

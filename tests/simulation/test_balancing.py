@@ -56,7 +56,7 @@ def build(p: df.Pipeline, source: df.Source) -> None:
     )
 
 
-class BalancedCluster(simulator.Cluster):
+class BalancedCluster(simulator.SimulatedCluster):
     """Each driver has a balancer, which looks often."""
 
     balanced: Master | None = None

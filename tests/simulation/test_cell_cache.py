@@ -16,7 +16,7 @@ from runners.millwheel.worker.state.cell_cache import ENTRY_BYTES, CellCache
 from runners.millwheel.worker.state.stored_cells import StoredCells
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
-from runners.testing.simulator import Cluster, Fault, SimulationError, dice, simulate
+from runners.testing.simulator import Fault, SimulatedCluster, SimulationError, dice, simulate
 from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.process import Steps
@@ -157,7 +157,7 @@ def test_simulator_rejects(
 BOUND_BYTES, RECORDS = 30_000, 600
 
 
-class WatchedCluster(Cluster):
+class WatchedCluster(SimulatedCluster):
     """Looks at every worker after each of its steps."""
 
     most_bytes = most_cells = 0

@@ -17,7 +17,7 @@ from runners.millwheel.store.memory.job import StoredJob
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import Fault
-from runners.testing.simulator.cluster import JOB, Cluster
+from runners.testing.simulator.cluster import JOB, SimulatedCluster
 from tests.simulation.test_pruning import AGE_MS
 from tests.simulation.test_worker_crashes import scripted
 
@@ -36,7 +36,7 @@ KEY_RANGES = 4
 KEPT = {"late", "dead", "purged_late"}
 
 
-class RestlessCluster(Cluster):
+class RestlessCluster(SimulatedCluster):
     """Workers die, ranges move, split and merge, signals and requests come, all the time; and so does housekeeping."""
 
     live_ms = 1 << 40

@@ -9,7 +9,7 @@ import pytest
 from runners.millwheel.master.witness import Witness
 from runners.testing.simulator import Fault, SimulationError, simulate
 from runners.testing.simulator import backups as backups_of_runs
-from runners.testing.simulator.cluster import Cluster
+from runners.testing.simulator.cluster import SimulatedCluster
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Simulation
@@ -50,7 +50,7 @@ def test_what_is_lost_is_reported_in_numbers() -> None:
         restore = cluster.backups.restore
 
         def look(
-            cluster: Cluster = cluster,
+            cluster: SimulatedCluster = cluster,
             expected: list[bool] = expected,
             restore: Callable[[], bool] = restore,
         ) -> bool:

@@ -12,7 +12,7 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker import Worker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
-from runners.testing.simulator import Cluster, Fault, SimulationError, dice, simulate
+from runners.testing.simulator import Fault, SimulatedCluster, SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.process import Steps
 from tests.effort import by_profile
@@ -58,7 +58,7 @@ def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyP
         simulate("late", seeds=SEEDS_MAX)
 
 
-class WatchedCluster(Cluster):
+class WatchedCluster(SimulatedCluster):
     """Notes how many rows each step of a worker has written."""
 
     most_rows = 0

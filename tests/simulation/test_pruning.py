@@ -9,7 +9,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import ALL_FAULTS
-from runners.testing.simulator.cluster import JOB, Cluster
+from runners.testing.simulator.cluster import JOB, SimulatedCluster
 from tests.effort import lengthy
 from tests.simulation.test_worker_crashes import build_counts, scripted
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 AGE_MS = 25_000
 
 
-class PruningCluster(Cluster):
+class PruningCluster(SimulatedCluster):
     """Somebody prunes all the time what was done with long enough ago."""
 
     pruned, live_ms = 0, 300_000

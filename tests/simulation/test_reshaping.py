@@ -30,7 +30,7 @@ from runners.stored.cells import encode_cell
 from runners.stored.journal import decode_entry
 from runners.testing.scripted_source import ScriptedSource
 from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, Fault, SimulationError
-from runners.testing.simulator.cluster import JOB, Cluster
+from runners.testing.simulator.cluster import JOB, SimulatedCluster
 from runners.testing.simulator.network import Link, VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
 from tests.effort import costly
@@ -87,7 +87,7 @@ def test_a_new_driver_finds_out(keys: Any, faults: frozenset[Fault], seed: int) 
 def run_with_a_driver_that_looked_too_early(keys: Any, faults: frozenset[Fault], seed: int) -> None:
     pipeline = df.Pipeline(DirectRunner())
     build_counts(pipeline, scripted([[(n, 7 * n), (n + 1, 7 * n)] for n in range(30)], 0))
-    cluster = Cluster(pipeline.graph(), seed, faults=faults)
+    cluster = SimulatedCluster(pipeline.graph(), seed, faults=faults)
     cluster.run_until(
         lambda: cluster.master.statistics().records_read > 10 and not cluster.shared.is_down
     )
@@ -116,7 +116,7 @@ def run_with_a_driver_that_looked_too_early(keys: Any, faults: frozenset[Fault],
     assert width == KEY_SPACE_END, f"seed={seed}"
 
 
-def reshaped_by_an_owner(cluster: Cluster, keys: Any, head: RangeId = FIRST) -> None:
+def reshaped_by_an_owner(cluster: SimulatedCluster, keys: Any, head: RangeId = FIRST) -> None:
     known = [each for each in keys if each != BORN]
     taken = cluster.store.acquire(JOB, known, "an owner of old")
     fences = [
@@ -156,18 +156,18 @@ def compaction(fences: list[Fence], taken: Mapping[RangeId, TakenRange]) -> Prod
     return Production(job=JOB, fences=fences, cells=cells, timers=timers, compacted=compacted)
 
 
-def started(seed: int) -> Cluster:
+def started(seed: int) -> SimulatedCluster:
     """A calm cluster in the middle of its input, with all ranges where they belong."""
     pipeline = df.Pipeline(DirectRunner())
     build_counts(pipeline, scripted([[(n, 7 * n), (n + 1, 7 * n)] for n in range(30)], 0))
-    cluster = Cluster(pipeline.graph(), seed, faults=NO_FAULTS)
+    cluster = SimulatedCluster(pipeline.graph(), seed, faults=NO_FAULTS)
     cluster.run_until(
         lambda: cluster.master.is_at_rest and cluster.master.statistics().records_read > 10
     )
     return cluster
 
 
-def ended(cluster: Cluster) -> None:
+def ended(cluster: SimulatedCluster) -> None:
     cluster.run()
     (table,) = cluster.spec.tables
     assert sum(int(each[3]) for each in cluster.store.read_table(table)) == 60
@@ -268,7 +268,7 @@ def test_a_range_that_has_nothing_to_do_is_waited_for_by_nobody(
     build_counts(pipeline, BusyBesideQuiet())
     guarantees = {"read": Guarantees(strong_productions=strong_productions)}
     for seed in range(3):
-        cluster = Cluster(
+        cluster = SimulatedCluster(
             pipeline.graph(),
             seed,
             faults=NO_FAULTS,
@@ -288,12 +288,12 @@ def test_what_a_former_run_has_sent_is_waited_for_by_nobody_where_productions_ar
     build_counts(pipeline, BusyBesideQuiet())
     quiet = RangeId("read", 0)
     for seed in range(3):
-        before = Cluster(pipeline.graph(), seed, faults=NO_FAULTS, workers=1)
+        before = SimulatedCluster(pipeline.graph(), seed, faults=NO_FAULTS, workers=1)
         with pytest.MonkeyPatch.context() as patch:
             # It is stopped before it has deleted anything.
             patch.setattr(Worker, "_flush_acknowledged", lambda *_, **__: None)
             before.run_until(lambda it=before: _has_stored(it, quiet))  # type: ignore[misc]
-        cluster = Cluster(
+        cluster = SimulatedCluster(
             pipeline.graph(),
             seed,
             faults=NO_FAULTS,
@@ -308,7 +308,7 @@ def test_what_a_former_run_has_sent_is_waited_for_by_nobody_where_productions_ar
         cluster.run_until(lambda it=cluster: it.master.is_at_rest)  # type: ignore[misc]
 
 
-def _has_stored(cluster: Cluster, sender: RangeId) -> bool:
+def _has_stored(cluster: SimulatedCluster, sender: RangeId) -> bool:
     """Whether the store has something that a range has sent."""
     checkpoints = cluster.store._jobs[JOB].checkpoints
     return any(pending for channel, pending in checkpoints.items() if channel.sender == sender)

@@ -20,7 +20,7 @@ from runners.millwheel.worker.productions import production_of
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import Fault, SimulationError, simulate
-from runners.testing.simulator.cluster import Cluster
+from runners.testing.simulator.cluster import SimulatedCluster
 from runners.testing.simulator.scripts import truthful
 from tests.effort import by_profile
 
@@ -163,14 +163,14 @@ def test_a_version_changes_what_it_declares_and_nothing_beside_it(
 ) -> None:
     """A job stopped at any moment and continued by the next version; what begins anew is named in the plan."""
     build, is_kept = VERSIONS[version]
-    update, plans = Cluster.update, list[str]()
+    update, plans = SimulatedCluster.update, list[str]()
 
-    def noted(cluster: Cluster, *arguments: Any) -> Any:
+    def noted(cluster: SimulatedCluster, *arguments: Any) -> Any:
         planned = update(cluster, *arguments)
         plans.append(str(planned))
         return planned
 
-    monkeypatch.setattr(Cluster, "update", noted)
+    monkeypatch.setattr(SimulatedCluster, "update", noted)
     simulate(beside(), seeds=SEEDS, update=build, tables=["totals"])
     assert plans
     assert all(("\n  spreads: " in each) != is_kept for each in plans)

@@ -14,7 +14,7 @@ from runners.millwheel.worker.state import journal
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import NO_FAULTS, Fault, dice, simulate
-from runners.testing.simulator.cluster import Cluster
+from runners.testing.simulator.cluster import SimulatedCluster
 from runners.testing.simulator.pipelines import PIPELINES
 from tests.effort import by_profile
 
@@ -86,7 +86,7 @@ def run(build: Callable[[df.Pipeline], None], **options: Any) -> Measuring:
     build(p)
     store = Measuring()
     options = {"steps": SMALL, **options}
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         p.graph(), 0, faults=NO_FAULTS, store=store, options=WorkerOptions(**options), workers=1
     )
     cluster.run()

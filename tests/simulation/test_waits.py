@@ -15,7 +15,7 @@ from runners.millwheel.model.signals import SignalBoard
 from runners.millwheel.wire.messages import Revoke
 from runners.millwheel.worker import courier
 from runners.millwheel.worker.worker import Worker
-from runners.testing.simulator import Cluster, Fault, SimulationError, simulate
+from runners.testing.simulator import Fault, SimulatedCluster, SimulationError, simulate
 from tests.simulation import dense
 
 pytestmark = pytest.mark.slow
@@ -92,10 +92,10 @@ def test_simulator_rejects(
         simulate(pipeline, seeds=200, faults=faults)
 
 
-def asked_to_split() -> Cluster:
+def asked_to_split() -> SimulatedCluster:
     p = df.Pipeline()
     dense.resting(p, Random(1))
-    cluster = Cluster(p.graph(), 1, faults=())
+    cluster = SimulatedCluster(p.graph(), 1, faults=())
     cluster.run_until(lambda: cluster.master.is_at_rest)
     (name,) = {each.computation for each in cluster.master.key_ranges}
     cluster.send_request(Request(Verb.SPLIT, (str(RangeId(name, 0)),)))

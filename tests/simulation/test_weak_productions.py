@@ -159,7 +159,9 @@ def test_guarantees_may_be_others_in_the_next_run(first: str, later: str) -> Non
     for seed in range(1, 5):
         # The ledger believes that all is given up; what counts is in the rows.
         without = WorkerOptions(guarantees=dict.fromkeys(STAGES, NEITHER))
-        cluster = simulator.Cluster(graph, seed, faults=simulator.NO_FAULTS, options=without)
+        cluster = simulator.SimulatedCluster(
+            graph, seed, faults=simulator.NO_FAULTS, options=without
+        )
         run_with(cluster, KINDS[first], records=15)
         run_with(cluster, KINDS[later], records=None)
 
@@ -167,7 +169,7 @@ def test_guarantees_may_be_others_in_the_next_run(first: str, later: str) -> Non
 
 
 def run_with(
-    cluster: simulator.Cluster, guarantees: Guarantees | None, records: int | None
+    cluster: simulator.SimulatedCluster, guarantees: Guarantees | None, records: int | None
 ) -> None:
     """Have a new driver and new workers run the job until so many records are read, or to its end."""
     chosen = dict.fromkeys(STAGES, guarantees) if guarantees else {}
@@ -188,7 +190,7 @@ def test_stragglers_are_made_durable() -> None:
     options = WorkerOptions(guarantees=dict.fromkeys(STAGES, WEAK))
     slow, checkpointed = {Fault.PARTITION, Fault.DELAY}, 0
     for seed in range(40):
-        cluster = simulator.Cluster(pipeline.graph(), seed, faults=slow, options=options)
+        cluster = simulator.SimulatedCluster(pipeline.graph(), seed, faults=slow, options=options)
         cluster.run()
         checkpointed += cluster.master.statistics().stragglers
 

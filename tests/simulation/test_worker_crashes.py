@@ -82,7 +82,7 @@ def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[
     }
 
 
-class Cluster(simulator.Cluster):
+class Cluster(simulator.SimulatedCluster):
     """The shipped one, with all faults, but some, or none; workers share the test's objects, which can reach them."""
 
     def __init__(

@@ -21,7 +21,7 @@ from runners.millwheel.control.backfill_progress import (
     go_live,
 )
 from runners.millwheel.store.port import JobRow, Store
-from runners.progress import Progress, print_line
+from runners.progress import ProgressDisplay, print_line
 from runners.registry import open_store
 from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob, prepare
@@ -119,7 +119,7 @@ class Backfill:
         if not any(settings.layout.wanted.values()):
             return
         context = self._stream.spark.context()
-        with Progress(
+        with ProgressDisplay(
             f"backfill {self.job}", unit="tasks", show=self._stream.show_progress
         ) as progress:
             run_waves(

@@ -39,7 +39,7 @@ class _Kept(NamedTuple):
 
 
 @attrs.frozen
-class Batch:
+class PartBatch:
     """Several parts, one after the other.
 
     Attributes:
@@ -95,7 +95,7 @@ class KeyParts:
         if self._kept_bytes > self._spill_bytes:
             self._spill()
 
-    def batches(self, records: int, cut: int) -> Iterator[Batch]:
+    def batches(self, records: int, cut: int) -> Iterator[PartBatch]:
         """Everything, removed from here when it is yielded: each time as few parts as have so many records.
 
         Args:
@@ -107,7 +107,7 @@ class KeyParts:
             found += self._part(part)
             is_enough = sum(each.records for each in found) >= records
             if is_enough or part + 1 in (cut, PARTS):
-                yield Batch(part + 1, [each.blob for each in reversed(found)])
+                yield PartBatch(part + 1, [each.blob for each in reversed(found)])
                 found = []
 
     def _part(self, part: int) -> list[_Kept]:

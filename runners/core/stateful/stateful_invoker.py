@@ -20,8 +20,8 @@ from dataflow.user_state import (
     State,
     StateParam,
     StateSpec,
-    Timer,
     TimerFamilySpec,
+    TimerHandle,
     TimerMap,
     TimerName,
     TimerParam,
@@ -31,7 +31,7 @@ from runners.core.ground.running import RUNNING
 from runners.core.stateful.keyed_state import KeyedState, UserTimers, spec_name
 from runners.core.user_code.do_fn_outputs import failure, hook_failure, naming_hook
 from runners.core.user_code.poison import Trial
-from runners.core.user_code.returned import BundleEnd, Finished, check_silent, outputs_of
+from runners.core.user_code.returned import BundleEnd, FinishBundleOutput, check_silent, outputs_of
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us, to_datetime
 from windowing.window import Window
@@ -104,13 +104,13 @@ class StatefulInvoker:
         """Call the DoFn's teardown."""
         self._call_silent_hook("teardown")
 
-    def finish_bundle(self) -> tuple[list[Finished], list[DeadLetter]]:
+    def finish_bundle(self) -> tuple[list[FinishBundleOutput], list[DeadLetter]]:
         """End the bundle, if one has begun, and return its last outputs and its dead letters.
 
         Raises:
             TransformError: ``finish_bundle`` raised, or emitted something that is not allowed.
         """
-        outputs: list[Finished] = []
+        outputs: list[FinishBundleOutput] = []
         if self._is_in_bundle:
             self._is_in_bundle = False
             if self._emits_at_end:
@@ -237,7 +237,7 @@ def _timer_resolver(spec: AnyTimerSpec) -> _Resolve:
     if isinstance(spec, TimerFamilySpec):
         return lambda cell, call: TimerMap(cell.timers, spec, call.timestamp_us, call.now_us)
     name, domain = spec.name, spec.time_domain
-    return lambda cell, call: Timer(cell.timers, name, domain, call.timestamp_us, call.now_us)
+    return lambda cell, call: TimerHandle(cell.timers, name, domain, call.timestamp_us, call.now_us)
 
 
 _OF_THE_CALL: dict[DoFnParam, _Resolve] = {

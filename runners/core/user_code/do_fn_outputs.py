@@ -10,7 +10,7 @@ from dataflow.graph import MAIN, ParDo, StatefulParDo, TransformNode
 from dataflow.times import in_words
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
-from runners.core.user_code.returned import Finished
+from runners.core.user_code.returned import FinishBundleOutput
 from windowing.errors import error_text
 from windowing.timestamps import format_timestamp
 
@@ -71,13 +71,13 @@ class DoFnOutputs:
         for tag, (tag_indexes, tag_values, timestamps_us) in by_tag.items():
             self.emit(tag, bundle.take(tag_indexes, tag_values, timestamps_us=timestamps_us))
 
-    def emit_finished(self, outputs: Iterable[Finished]) -> None:
+    def emit_finished(self, outputs: Iterable[FinishBundleOutput]) -> None:
         """Emit outputs of the end of a bundle, which belong to no element.
 
         Raises:
             TransformError: a tag is unknown.
         """
-        by_tag: dict[str, list[Finished]] = {}
+        by_tag: dict[str, list[FinishBundleOutput]] = {}
         for output in outputs:
             tag = self.main if output.tag is None else output.tag
             if tag not in self._tags:

@@ -95,7 +95,7 @@ def check_not_retracted(node: TransformNode, bundle: Bundle, returned: object) -
 
 
 @attrs.frozen
-class Finished:
+class FinishBundleOutput:
     """An output of ``finish_bundle``.
 
     Attributes:
@@ -121,7 +121,7 @@ class BundleEnd:
     earliest_us: int
     windows: AbstractSet[Window]
 
-    def outputs(self, returned: Any) -> Iterator[Finished]:
+    def outputs(self, returned: Any) -> Iterator[FinishBundleOutput]:
         """The outputs that ``finish_bundle`` returned, checked.
 
         Raises:
@@ -143,7 +143,9 @@ class BundleEnd:
                     "element that it is made of",
                 )
 
-    def _checked(self, tag: str | None, value: Any, at_us: int, window: Window) -> Finished:
+    def _checked(
+        self, tag: str | None, value: Any, at_us: int, window: Window
+    ) -> FinishBundleOutput:
         if at_us < self.earliest_us - self.operation.allowed_timestamp_skew_us:
             skew = in_words(self.operation.allowed_timestamp_skew_us)
             raise TransformError(
@@ -159,4 +161,4 @@ class BundleEnd:
                 detail=f"window {window}; value: {shown(value)}",
                 hint="ask for df.DoFn.WindowParam in process, and emit for each window what is made of its elements",
             )
-        return Finished(tag, value, at_us, window)
+        return FinishBundleOutput(tag, value, at_us, window)

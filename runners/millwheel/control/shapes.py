@@ -42,7 +42,7 @@ class Routing:
 
 
 @attrs.frozen(kw_only=True)
-class Split:
+class SplitKeys:
     """Give the keys from ``at`` on to a new range; None: from where its owner finds the middle of the state."""
 
     range_id: RangeId
@@ -51,7 +51,7 @@ class Split:
 
 
 @attrs.frozen(kw_only=True)
-class Merge:
+class MergeKeys:
     """Give all keys of ``gone`` to its neighbour."""
 
     range_id: RangeId
@@ -95,7 +95,7 @@ class Shapes:
         self._since = dict.fromkeys(self._heads, self._number)
         self._passed: dict[RangeId, int] = {}
         #: What was asked of the owner of a range, and was not reported as done.
-        self.asked: dict[RangeId, Split | Merge] = {}
+        self.asked: dict[RangeId, SplitKeys | MergeKeys] = {}
 
     @property
     def routing(self) -> Routing:
@@ -109,7 +109,7 @@ class Shapes:
 
     def split(
         self, range_id: RangeId, at: int | None, is_stable: Callable[[RangeId], bool]
-    ) -> Split:
+    ) -> SplitKeys:
         """Ask for a split.
 
         Args:
@@ -130,11 +130,11 @@ class Shapes:
         born = RangeId(range_id.computation, self._next_index[range_id.computation])
         self._count(born)
         self._ranges.add(born)
-        asked = Split(range_id=range_id, born=born, at=at)
+        asked = SplitKeys(range_id=range_id, born=born, at=at)
         self._ask(asked, born)
         return asked
 
-    def merge(self, range_id: RangeId, gone: RangeId) -> Merge:
+    def merge(self, range_id: RangeId, gone: RangeId) -> MergeKeys:
         """Ask for a merge of two ranges of one owner.
 
         Args:
@@ -145,7 +145,7 @@ class Shapes:
             ShapeError: they are no neighbours, or one is in a handover.
         """
         self._check_neighbours(range_id, gone)
-        asked = Merge(range_id=range_id, gone=gone)
+        asked = MergeKeys(range_id=range_id, gone=gone)
         self._ask(asked, gone)
         return asked
 
@@ -203,8 +203,10 @@ class Shapes:
             self._heads[range_id] = head
             self._since[range_id] = self._number
         for head, asked in list(self.asked.items()):
-            other = asked.born if isinstance(asked, Split) else asked.gone
-            is_done = other in self._keys if isinstance(asked, Split) else other not in self._keys
+            other = asked.born if isinstance(asked, SplitKeys) else asked.gone
+            is_done = (
+                other in self._keys if isinstance(asked, SplitKeys) else other not in self._keys
+            )
             if is_done:
                 del self.asked[head]
                 self._since[other] = self._number
@@ -218,7 +220,7 @@ class Shapes:
     @property
     def unborn(self) -> frozenset[RangeId]:
         """Ranges that were asked for and may not be there yet."""
-        return frozenset(each.born for each in self.asked.values() if isinstance(each, Split))
+        return frozenset(each.born for each in self.asked.values() if isinstance(each, SplitKeys))
 
     def ripe(self) -> list[RangeId]:
         """Ranges in a handover for which nothing is on its way by the former bounds."""
@@ -231,7 +233,7 @@ class Shapes:
     def is_in_handover(self, range_id: RangeId) -> bool:
         """Whether a range is known to be in a handover, and not only asked to be split or merged."""
         return range_id in self._heads and not any(
-            range_id == (each.born if isinstance(each, Split) else each.gone)
+            range_id == (each.born if isinstance(each, SplitKeys) else each.gone)
             for each in self.asked.values()
         )
 
@@ -259,7 +261,7 @@ class Shapes:
             raise ShapeError(f"{range_id} is being split or merged")
         return keys
 
-    def _ask(self, asked: Split | Merge, other: RangeId) -> None:
+    def _ask(self, asked: SplitKeys | MergeKeys, other: RangeId) -> None:
         self.asked[asked.range_id] = asked
         self._heads[other] = asked.range_id
 

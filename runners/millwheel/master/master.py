@@ -14,7 +14,7 @@ from runners.core.ground.clock import Clock
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import LostCommitsError
-from runners.millwheel.control.shapes import Merge, Shapes, Split
+from runners.millwheel.control.shapes import MergeKeys, Shapes, SplitKeys
 from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.deaths import Deaths
 from runners.millwheel.master.merges import Merges
@@ -41,9 +41,9 @@ from runners.millwheel.wire.messages import (
     EndHandover,
     Failed,
     HandoverEnded,
+    RangesReleased,
     Ready,
     Register,
-    Released,
     Report,
     Revoke,
     Routes,
@@ -280,7 +280,7 @@ class Master:
             self._on_report(message)
         elif isinstance(message, Register):
             self._place(message)
-        elif isinstance(message, Ready | Released):
+        elif isinstance(message, Ready | RangesReleased):
             self._confirm(message)
         elif isinstance(message, HandoverEnded):
             self._let_go(message)
@@ -339,7 +339,7 @@ class Master:
         self._assign({register.slot: (), **given})
         self._revoke(self._assignment.bring_home(register.slot))
 
-    def _confirm(self, message: Ready | Released) -> None:
+    def _confirm(self, message: Ready | RangesReleased) -> None:
         """Note that a worker has taken ranges over, or has released them."""
         slot = self._slots[message.slot]
         if slot.worker != message.worker:
@@ -384,7 +384,7 @@ class Master:
                 slot = self._slots[self._assignment.slot_of(range_id)]
                 self._send(slot, EndHandover(ranges=(range_id,)))
 
-    def _ask(self, asked: Split | Merge) -> None:
+    def _ask(self, asked: SplitKeys | MergeKeys) -> None:
         if self._assignment.is_stable(asked.range_id):
             self._send(self._slots[self._assignment.slot_of(asked.range_id)], asked)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from runners.millwheel.control.shapes import Merge, ShapeError, Shapes
+from runners.millwheel.control.shapes import MergeKeys, ShapeError, Shapes
 from runners.millwheel.master.assignment import Assignment
 from runners.millwheel.model.ids import RangeId
 
@@ -29,7 +29,7 @@ class Merges:
         """
         self._wanted.append((range_id, gone))
 
-    def begin(self) -> Iterator[Merge]:
+    def begin(self) -> Iterator[MergeKeys]:
         """Return the merges that can begin now; the owner of their ranges is to be asked."""
         for wanted in list(self._wanted):
             if not all(map(self._assignment.is_stable, wanted)):

@@ -8,7 +8,7 @@ import attrs
 
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.errors import StoredFormatError
-from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
+from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.signals import SignalNews
@@ -67,7 +67,7 @@ class Revoke:
 
 
 @attrs.frozen(kw_only=True)
-class Released:
+class RangesReleased:
     """Worker to master: I do not own these ranges (any more), and shall send no more reports on them."""
 
     slot: int
@@ -243,7 +243,7 @@ _MESSAGES: dict[str, type] = {
     "assign": Assign,
     "ready": Ready,
     "revoke": Revoke,
-    "released": Released,
+    "released": RangesReleased,
     "end handover": EndHandover,
     "handover ended": HandoverEnded,
     "routes": Routes,
@@ -253,8 +253,8 @@ _MESSAGES: dict[str, type] = {
     "died": Died,
     "waiting": Waiting,
     "stop": Stop,
-    "split range": Split,
-    "merge ranges": Merge,
+    "split range": SplitKeys,
+    "merge ranges": MergeKeys,
 }
 KINDS = {kind: name for name, kind in _MESSAGES.items()}
 DELIVER, ACKNOWLEDGE = "deliver", "acknowledge"

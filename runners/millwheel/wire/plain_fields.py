@@ -22,7 +22,7 @@ Convert = Callable[[Any], Any]
 
 
 @attrs.frozen
-class Layout:
+class FieldLayout:
     """How the values of a type are written and read.
 
     Attributes:
@@ -48,7 +48,7 @@ class Layout:
         return self.read(msgspec.convert(fields, self.wire, builtin_types=(bytes,)))
 
 
-def layout_of(kind: Any) -> Layout:
+def layout_of(kind: Any) -> FieldLayout:
     """The layout of a type: a plain one, an attrs class or named tuple, a tuple, set or mapping of such, or None.
 
     Raises:
@@ -73,8 +73,8 @@ def layout_of(kind: Any) -> Layout:
     raise TypeError(f"no layout for {kind!r}")
 
 
-def _plain(wire: Any, shape: str) -> Layout:
-    return Layout(_same, wire, _same, shape)
+def _plain(wire: Any, shape: str) -> FieldLayout:
+    return FieldLayout(_same, wire, _same, shape)
 
 
 def _same(value: Any) -> Any:
@@ -98,18 +98,18 @@ def _in_turn(reads: Sequence[Convert]) -> Convert:
     return lambda fields: tuple([read(field) for read, field in zip(reads, fields, strict=True)])
 
 
-def _tuple(kinds: tuple[Any, ...]) -> Layout:
+def _tuple(kinds: tuple[Any, ...]) -> FieldLayout:
     if kinds[-1] is Ellipsis:
         each = layout_of(kinds[0])
         write = each.write
-        return Layout(
+        return FieldLayout(
             list if write is _same else lambda values: list(map(write, values)),
             _tuple_of(each.wire, ...),
             _of_each(each.read),
             [each.shape],
         )
     layouts = [layout_of(kind) for kind in kinds]
-    return Layout(
+    return FieldLayout(
         lambda values: [at.write(value) for at, value in zip(layouts, values, strict=True)],
         _tuple_of(*[each.wire for each in layouts]),
         _in_turn([each.read for each in layouts]),
@@ -122,10 +122,10 @@ def _tuple_of(*wires: Any) -> Any:
     return GenericAlias(tuple, wires)
 
 
-def _set(each: Layout) -> Layout:
+def _set(each: FieldLayout) -> FieldLayout:
     # Sorted, so that the same message is the same bytes.
     write, read = each.write, each.read
-    return Layout(
+    return FieldLayout(
         lambda values: list(map(write, sorted(values))),
         _tuple_of(each.wire, ...),
         lambda fields: frozenset(map(read, fields)),
@@ -133,7 +133,7 @@ def _set(each: Layout) -> Layout:
     )
 
 
-def _mapping(keys: Layout, values: Layout) -> Layout:
+def _mapping(keys: FieldLayout, values: FieldLayout) -> FieldLayout:
     write_key, write, read_key, read = keys.write, values.write, keys.read, values.read
 
     def read_plain(fields: Any) -> Any:
@@ -142,7 +142,7 @@ def _mapping(keys: Layout, values: Layout) -> Layout:
     def read_all(fields: Any) -> Any:
         return {read_key(key): read(each) for key, each in fields}
 
-    return Layout(
+    return FieldLayout(
         lambda value: [(write_key(key), write(each)) for key, each in value.items()],
         _tuple_of(_tuple_of(keys.wire, values.wire), ...),
         read_plain if read is _same else read_all,
@@ -150,9 +150,9 @@ def _mapping(keys: Layout, values: Layout) -> Layout:
     )
 
 
-def _optional(each: Layout) -> Layout:
+def _optional(each: FieldLayout) -> FieldLayout:
     write, read = each.write, each.read
-    return Layout(
+    return FieldLayout(
         lambda value: None if value is None else write(value),
         each.wire | None,
         lambda field: None if field is None else read(field),
@@ -164,17 +164,17 @@ def _optional(each: Layout) -> Layout:
 _known_range = lru_cache(maxsize=10_000)(RangeId)
 
 
-def _instance(kind: type, names: list[tuple[str, str]]) -> Layout:
+def _instance(kind: type, names: list[tuple[str, str]]) -> FieldLayout:
     if kind is RangeId:
         # The most frequent value in messages, so it is converted without the loop.
-        return Layout(
+        return FieldLayout(
             lambda each: (each.computation, each.index),
             tuple[str, int],
             lambda fields: _known_range(*fields),
             "range",
         )
     if kind is KeyRange:
-        return Layout(
+        return FieldLayout(
             lambda keys: (keys.low, keys.high - 1),
             tuple[int, int],
             lambda fields: KeyRange(fields[0], fields[1] + 1),
@@ -196,7 +196,7 @@ def _instance(kind: type, names: list[tuple[str, str]]) -> Layout:
         return kind(*in_turn(fields))
 
     shape = [(name, each.shape) for (name, _), each in zip(names, layouts, strict=True)]
-    return Layout(
+    return FieldLayout(
         write_fields,
         _tuple_of(*[each.wire for each in layouts]),
         read_names if has_names_only else read_positions,
@@ -204,10 +204,10 @@ def _instance(kind: type, names: list[tuple[str, str]]) -> Layout:
     )
 
 
-_PLAIN: dict[Any, Layout] = {
+_PLAIN: dict[Any, FieldLayout] = {
     int: _plain(int, "int"),
     bool: _plain(bool, "bool"),
     bytes: _plain(bytes, "bytes"),
     float: _plain(float | int, "float"),
-    str: Layout(_without_surrogates, str, _same, "str"),
+    str: FieldLayout(_without_surrogates, str, _same, "str"),
 }

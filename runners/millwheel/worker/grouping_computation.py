@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.user_code.poison import Trial
-from runners.millwheel.control.shapes import Merge, Split
+from runners.millwheel.control.shapes import MergeKeys, SplitKeys
 from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import LoadMeter
@@ -103,11 +103,11 @@ class GroupingComputation:
         """Forget a range, and everything that is kept of it in memory."""
         self.state.release(range_id)
 
-    def split(self, asked: Split) -> WorkerStep:
+    def split(self, asked: SplitKeys) -> WorkerStep:
         """Give the upper keys of a range to a new one; acquire both again when that is committed."""
         return split(self.state.ranges, asked, self.state.key_hashes())
 
-    def merge(self, asked: Merge) -> WorkerStep:
+    def merge(self, asked: MergeKeys) -> WorkerStep:
         """Give all keys of a range to its neighbour; acquire both again when that is committed."""
         return merge(self.state.ranges, asked)
 

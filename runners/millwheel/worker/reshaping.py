@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from runners.millwheel.control.shapes import Merge, Split
+from runners.millwheel.control.shapes import MergeKeys, SplitKeys
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import Reshape
@@ -12,7 +12,7 @@ from runners.millwheel.worker.worker_step import WorkerStep
 Ranges = Mapping[RangeId, OwnedRange]
 
 
-def split(ranges: Ranges, asked: Split, hashes: Iterable[int]) -> WorkerStep:
+def split(ranges: Ranges, asked: SplitKeys, hashes: Iterable[int]) -> WorkerStep:
     """Give the upper keys of a range to a new one.
 
     Args:
@@ -30,7 +30,7 @@ def split(ranges: Ranges, asked: Split, hashes: Iterable[int]) -> WorkerStep:
     return _reshaped(ranges, Reshape(keys=bounds, handover_with=asked.range_id))
 
 
-def merge(ranges: Ranges, asked: Merge) -> WorkerStep:
+def merge(ranges: Ranges, asked: MergeKeys) -> WorkerStep:
     """Give all keys of a range to its neighbour.
 
     Args:

@@ -25,7 +25,7 @@ from dataflow.times import in_words
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import JobFailedError, LostCommitsError, StoreError, WorkerStoppedError
-from runners.millwheel.control.shapes import Merge, RangeShape, Routing, Split
+from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import CommitMark, RangeId
 from runners.millwheel.model.long_waits import LongWaits
@@ -40,9 +40,9 @@ from runners.millwheel.wire.messages import (
     EndHandover,
     Failed,
     HandoverEnded,
+    RangesReleased,
     Ready,
     Register,
-    Released,
     Revoke,
     Routes,
     Stop,
@@ -366,7 +366,7 @@ class Worker:
         elif isinstance(message, Routes):
             self._follow(message.routing)
             self._courier.reroute(message.addresses)
-        elif isinstance(message, Split | Merge):
+        elif isinstance(message, SplitKeys | MergeKeys):
             self._reshape(message)
         elif isinstance(message, EndHandover):
             self._end_handovers(message)
@@ -453,17 +453,17 @@ class Worker:
         )
         self._send_to_master(ready)
 
-    def _reshape(self, asked: Split | Merge) -> None:
+    def _reshape(self, asked: SplitKeys | MergeKeys) -> None:
         """Split or merge ranges, once however often the master asks for it."""
         computation = self._computations[asked.range_id.computation]
-        other = asked.born if isinstance(asked, Split) else asked.gone
+        other = asked.born if isinstance(asked, SplitKeys) else asked.gone
         if asked.range_id not in self._ranges or not isinstance(computation, GroupingComputation):
             return
         self._compactor.compact_all(asked.range_id.computation)
-        if isinstance(asked, Split) and other not in self._ranges:
+        if isinstance(asked, SplitKeys) and other not in self._ranges:
             self._committer.commit(computation.split(asked))
             self._acquire([asked.range_id])
-        elif isinstance(asked, Merge) and other in self._ranges and self._ranges[other].keys:
+        elif isinstance(asked, MergeKeys) and other in self._ranges and self._ranges[other].keys:
             self._committer.commit(computation.merge(asked))
             self._acquire([asked.range_id])
         self._report_ready([each for each in (asked.range_id, other) if each in self._ranges])
@@ -502,7 +502,9 @@ class Worker:
             if range_id in self._ranges:
                 self._committer.flush(range_id.computation)
                 self._forget(range_id)
-        released = Released(slot=self._spec.slot, worker=self._spec.worker, ranges=revoke.ranges)
+        released = RangesReleased(
+            slot=self._spec.slot, worker=self._spec.worker, ranges=revoke.ranges
+        )
         self._send_to_master(released)
 
     def _forget(self, range_id: RangeId) -> None:

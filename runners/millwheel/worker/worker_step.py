@@ -30,7 +30,7 @@ KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
 
-class Progress(NamedTuple):
+class RangeProgress(NamedTuple):
     """How far a range had come when a step ended."""
 
     watermark_us: int
@@ -66,7 +66,7 @@ class WorkerStep:
     """
 
     ranges: Mapping[RangeId, OwnedRange] = attrs.field(factory=dict)
-    progress: Mapping[RangeId, Progress] = attrs.field(factory=dict)
+    progress: Mapping[RangeId, RangeProgress] = attrs.field(factory=dict)
     cells: Sequence[CellWrite] = ()
     timers: Sequence[TimerWrite] = ()
     journal: Sequence[JournalEntry] = ()
@@ -113,7 +113,7 @@ class WorkerStep:
     def sealed(self) -> "WorkerStep":
         """The step with how far its ranges have come until now, which goes with what it did."""
         progress = {
-            range_id: Progress(owned.watermark_us, owned.percentile_us, owned.signal_mark)
+            range_id: RangeProgress(owned.watermark_us, owned.percentile_us, owned.signal_mark)
             for range_id, owned in self.ranges.items()
         }
         return attrs.evolve(self, progress=progress)

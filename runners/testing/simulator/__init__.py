@@ -3,7 +3,7 @@
 ``from runners.testing.simulator import simulate``; `docs/how-to/break-your-pipeline.md` shows how.
 """
 
-from runners.testing.simulator.cluster import Cluster
+from runners.testing.simulator.cluster import SimulatedCluster
 from runners.testing.simulator.errors import SimulationError
 from runners.testing.simulator.fault import ALL_FAULTS, NO_FAULTS, Fault, SyncPoint
 from runners.testing.simulator.simulate import Summary, simulate
@@ -11,8 +11,8 @@ from runners.testing.simulator.simulate import Summary, simulate
 __all__ = [
     "ALL_FAULTS",
     "NO_FAULTS",
-    "Cluster",
     "Fault",
+    "SimulatedCluster",
     "SimulationError",
     "Summary",
     "SyncPoint",

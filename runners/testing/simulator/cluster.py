@@ -1,4 +1,4 @@
-"""Cluster: one driver and its workers, the real ones, in one thread over a virtual clock, network and store.
+"""SimulatedCluster: one driver and its workers, the real ones, in one thread over a virtual clock, network and store.
 
 Everything that happens is decided by a seed.  A process that is paused inside a step stands on the stack while the
 others go on above it, so it can be stopped anywhere and go on later as if nothing had happened.
@@ -65,7 +65,7 @@ _DEPTH_MAX = 3
 _ZOMBIES_MAX = 4
 
 
-class Cluster:
+class SimulatedCluster:
     """A job on a simulated cluster.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import TypeVar
 
-from runners.millwheel.control.shapes import Merge, Split
+from runners.millwheel.control.shapes import MergeKeys, SplitKeys
 from runners.millwheel.wire.messages import (
     ACKNOWLEDGE,
     DELIVER,
@@ -18,8 +18,8 @@ from runners.millwheel.wire.messages import (
     Deliver,
     EndHandover,
     HandoverEnded,
+    RangesReleased,
     Ready,
-    Released,
     Revoke,
     Routes,
     decode,
@@ -202,11 +202,13 @@ def _lines_of(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[st
     content = decode(message)
     if isinstance(content, Routes):
         ranges = " ".join(f"{range_id}:{where}" for range_id, where in content.addresses.items())
-    elif isinstance(content, Assign | Ready | Revoke | Released | EndHandover | HandoverEnded):
+    elif isinstance(
+        content, Assign | Ready | Revoke | RangesReleased | EndHandover | HandoverEnded
+    ):
         ranges = " ".join(map(str, content.ranges))
-    elif isinstance(content, Split | Merge):
+    elif isinstance(content, SplitKeys | MergeKeys):
         ranges = (
-            f"{content.range_id} {content.born if isinstance(content, Split) else content.gone}"
+            f"{content.range_id} {content.born if isinstance(content, SplitKeys) else content.gone}"
         )
     else:
         return

@@ -31,7 +31,7 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.stored.framing import Format, writing
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
-from runners.testing.simulator.cluster import JOB, Cluster
+from runners.testing.simulator.cluster import JOB, SimulatedCluster
 from runners.testing.simulator.dice import tiny_steps
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.fault import NO_FAULTS, Fault
@@ -110,7 +110,7 @@ class Simulation:
         graph = self.pipeline.graph()
         check_guarantees(plan(graph), scenario.guarantees)
         self._promise = Promise.of(graph)
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             graph,
             seed,
             faults=NO_FAULTS if _is_calm(seed, faults) else faults,
@@ -277,7 +277,7 @@ class SimulatedResult:
         graph: of the pipeline; has the result tables.
     """
 
-    def __init__(self, cluster: Cluster, graph: PipelineGraph) -> None:
+    def __init__(self, cluster: SimulatedCluster, graph: PipelineGraph) -> None:
         self._cluster = cluster
         self._tables: dict[str, TableSpec] = {each.name: each for each in graph.tables()}
 

@@ -21,7 +21,7 @@ from runners.millwheel.store.postgres import (
 from runners.millwheel.store.postgres.arrays import Int4Array, PackedArray
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.outcomes import Verdict, classify
-from runners.millwheel.store.postgres.pipeline_mode import Pipeline
+from runners.millwheel.store.postgres.pipeline_mode import StatementPipeline
 from runners.millwheel.store.postgres.portions import portions
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
 from runners.millwheel.store.postgres.tables import CopyRows, Statement
@@ -75,26 +75,26 @@ def looks_at_fences_without_a_lock(patch: pytest.MonkeyPatch) -> None:
 
 def commits_before_a_copy(patch: pytest.MonkeyPatch) -> None:
     """What comes before the rows of a COPY is a transaction of its own."""
-    copy = Pipeline._copy
+    copy = StatementPipeline._copy
 
-    def committing(pipeline: Pipeline, copied: CopyRows) -> None:
+    def committing(pipeline: StatementPipeline, copied: CopyRows) -> None:
         pipeline._run_together([(QUERIES["commit"], {}), (QUERIES["begin"], {})])
         copy(pipeline, copied)
 
-    patch.setattr(Pipeline, "_copy", committing)
+    patch.setattr(StatementPipeline, "_copy", committing)
 
 
 def repeats_a_copy_alone(patch: pytest.MonkeyPatch) -> None:
     """After a lock time-out it goes on where it was, in the transaction that is gone."""
-    run = Pipeline.run
+    run = StatementPipeline.run
     failed = set[int]()
 
-    def going_on(pipeline: Pipeline, sent: Sequence[Statement]) -> str:
+    def going_on(pipeline: StatementPipeline, sent: Sequence[Statement]) -> str:
         rest = sent if id(sent) not in failed else [sent[0], *sent[2:]]
         failed.add(id(sent))
         return run(pipeline, rest)
 
-    patch.setattr(Pipeline, "run", going_on)
+    patch.setattr(StatementPipeline, "run", going_on)
     patch.setattr(session, "classify", lambda error, _: Verdict.RETRY)
 
 

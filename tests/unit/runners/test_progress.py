@@ -5,7 +5,7 @@ import io
 import attrs
 from rich.console import Console
 
-from runners.progress import LINE_INTERVAL_MS, Progress, print_line
+from runners.progress import LINE_INTERVAL_MS, ProgressDisplay, print_line
 
 
 @attrs.define
@@ -29,7 +29,7 @@ def console(*, is_terminal: bool) -> tuple[Console, io.StringIO]:
 def test_plain_lines_come_now_and_then() -> None:
     plain, written = console(is_terminal=False)
     clock = HandClock()
-    with Progress("batch", unit="tasks", console=plain, clock=clock) as progress:
+    with ProgressDisplay("batch", unit="tasks", console=plain, clock=clock) as progress:
         for done in range(11):
             progress.update(done=done, total=12, note="[stage] x")
             clock.ms += LINE_INTERVAL_MS // 4
@@ -44,7 +44,7 @@ def test_plain_lines_come_now_and_then() -> None:
 def test_an_unknown_total_is_left_out() -> None:
     plain, written = console(is_terminal=False)
     clock = HandClock()
-    with Progress("streaming", unit="records", console=plain, clock=clock) as progress:
+    with ProgressDisplay("streaming", unit="records", console=plain, clock=clock) as progress:
         clock.ms += LINE_INTERVAL_MS
         progress.update(done=7)
 
@@ -53,7 +53,7 @@ def test_an_unknown_total_is_left_out() -> None:
 
 def test_a_terminal_has_a_bar() -> None:
     terminal, written = console(is_terminal=True)
-    with Progress("batch", unit="tasks", console=terminal) as progress:
+    with ProgressDisplay("batch", unit="tasks", console=terminal) as progress:
         progress.update(done=3, total=12, note="[stage] x")
 
     assert "3/12" in written.getvalue()
@@ -64,7 +64,9 @@ def test_silence() -> None:
     for is_terminal in (True, False):
         quiet, written = console(is_terminal=is_terminal)
         clock = HandClock()
-        with Progress("batch", unit="tasks", show=False, console=quiet, clock=clock) as progress:
+        with ProgressDisplay(
+            "batch", unit="tasks", show=False, console=quiet, clock=clock
+        ) as progress:
             clock.ms += LINE_INTERVAL_MS
             progress.update(done=1, total=2)
         assert written.getvalue() == ""

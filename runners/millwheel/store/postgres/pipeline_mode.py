@@ -42,7 +42,7 @@ class _Prepared:
     parameters: tuple[str, ...]
 
 
-class Pipeline:
+class StatementPipeline:
     """Sends transactions on one connection; prepares every statement at its first use.
 
     Belongs to one connection and to the thread that uses it.

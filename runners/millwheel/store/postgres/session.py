@@ -37,7 +37,7 @@ from runners.millwheel.store.postgres.outcomes import (
     rejected,
 )
 from runners.millwheel.store.postgres.patience import Patience, ignore
-from runners.millwheel.store.postgres.pipeline_mode import Pipeline
+from runners.millwheel.store.postgres.pipeline_mode import StatementPipeline
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import Statement, TableStatements
 
@@ -80,7 +80,7 @@ class Session:
         self._lock_timeout_ms = lock_timeout_ms
         self._idle_timeout_ms = idle_timeout_ms
         self._connection: psycopg.Connection[Any] | None = None
-        self._pipeline: Pipeline | None = None
+        self._pipeline: StatementPipeline | None = None
         self._tables: TableStatements | None = None
         #: The incarnation of the server that it is connected to.
         self._incarnation = ""
@@ -109,7 +109,7 @@ class Session:
         )
         opened.add_notice_handler(self._on_notice)
         self._connection = opened
-        self._pipeline = Pipeline(opened)
+        self._pipeline = StatementPipeline(opened)
         self._tables = TableStatements(opened)
         return opened
 

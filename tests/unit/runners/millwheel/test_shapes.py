@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.millwheel.control.shapes import Merge, RangeShape, ShapeError, Shapes, Split
+from runners.millwheel.control.shapes import MergeKeys, RangeShape, ShapeError, Shapes, SplitKeys
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap, KeyRange, even_ranges
 from runners.millwheel.store.port import RangeRow
@@ -40,7 +40,7 @@ def shapes(**changes: object) -> Shapes:
     return Shapes({each.range_id: each for each in rows}, {"read": (), "sum": ("read",)})
 
 
-def split_is_done(known: Shapes, asked: Split, at: int) -> None:
+def split_is_done(known: Shapes, asked: SplitKeys, at: int) -> None:
     keys = known.routing.keys.get(asked.range_id)
     assert keys is not None
     known.learn(
@@ -236,7 +236,7 @@ def test_a_handover_ends_when_every_sender_there_is_follows_what_it_was_born_wit
             index = 1 + max(each.index for each in numbers if each.computation == at.computation)
             born = RangeId(at.computation, index)
             numbers.add(born)
-            _carry_out(known, Split(range_id=at, born=born), keys)
+            _carry_out(known, SplitKeys(range_id=at, born=born), keys)
         elif asked == "report":
             there = sorted(passed.keys() | keys.keys())
             who = data.draw(st.sampled_from([there, *([each] for each in there)]))
@@ -264,14 +264,14 @@ def test_a_handover_ends_when_every_sender_there_is_follows_what_it_was_born_wit
 
 def _carry_out(known: Shapes, asked: object, keys: dict[RangeId, KeyRange]) -> None:
     """The owner of a range does what it was asked for, and reports it."""
-    if isinstance(asked, Split):
+    if isinstance(asked, SplitKeys):
         whole = keys[asked.range_id]
         at = asked.at or (whole.low + whole.high) // 2
         keys[asked.range_id] = KeyRange(whole.low, at)
         keys[asked.born] = KeyRange(at, whole.high)
         other = RangeShape(keys[asked.born], asked.range_id)
         known.learn({asked.range_id: RangeShape(keys[asked.range_id], None), asked.born: other})
-    elif isinstance(asked, Merge):
+    elif isinstance(asked, MergeKeys):
         whole = KeyRange(keys[asked.range_id].low, keys.pop(asked.gone).high)
         keys[asked.range_id] = whole
         gone = RangeShape(None, asked.range_id)

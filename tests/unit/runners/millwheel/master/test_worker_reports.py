@@ -22,9 +22,9 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.wire.messages import (
     Assign,
     HandoverEnded,
+    RangesReleased,
     Ready,
     Register,
-    Released,
     Report,
     Revoke,
     Waiting,
@@ -94,7 +94,7 @@ class Job:
         name = self.worker_of(source)
         self.master.move([range_id], target)
         self.owned[name] = tuple(each for each in self.owned[name] if each != range_id)
-        self.send(name, Released(slot=source, worker=name, ranges=(range_id,)))
+        self.send(name, RangesReleased(slot=source, worker=name, ranges=(range_id,)))
 
     def retire_one(self) -> RangeId:
         """A key range is merged into its neighbour, and is there no more."""
@@ -103,7 +103,7 @@ class Job:
         name, other = self.worker_of(slot), self.worker_of(1 - slot)
         self.master.merge(HEAD, GONE)
         self.owned[other] = tuple(each for each in self.owned[other] if each != GONE)
-        self.send(other, Released(slot=1 - slot, worker=other, ranges=(GONE,)))
+        self.send(other, RangesReleased(slot=1 - slot, worker=other, ranges=(GONE,)))
         self.take_over(slot, name)
         shapes = {HEAD: RangeShape(whole, None), GONE: RangeShape(None, HEAD)}
         self.send(name, Ready(slot=slot, worker=name, ranges=(HEAD, GONE), shapes=shapes))

@@ -8,7 +8,7 @@ from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.errors import LostCommitsError
 from runners.millwheel.control.job import job_spec
-from runners.millwheel.control.shapes import Routing, Split
+from runners.millwheel.control.shapes import Routing, SplitKeys
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
 from runners.millwheel.model.signals import SignalNews
@@ -67,7 +67,7 @@ def test_ranges_in_a_handover_are_in_one_answer(asked: RangeId) -> None:
     worker = Asked()
     (lost,) = (
         each
-        for each in worker.ask(Split(range_id=HEAD, born=BORN, at=AT))
+        for each in worker.ask(SplitKeys(range_id=HEAD, born=BORN, at=AT))
         if isinstance(each, Ready)
     )
     (answer,) = (each for each in worker.take(asked) if isinstance(each, Ready))
@@ -94,7 +94,7 @@ def test_a_range_that_is_behind_what_its_own_worker_has_committed_is_refused(
         }
 
     monkeypatch.setattr(worker.store, "acquire", behind)
-    answers = worker.ask(Split(range_id=HEAD, born=BORN, at=AT))
+    answers = worker.ask(SplitKeys(range_id=HEAD, born=BORN, at=AT))
 
     (failed,) = (each for each in answers if isinstance(each, Failed))
     assert isinstance(decode_error(failed.error), LostCommitsError)
