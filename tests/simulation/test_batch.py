@@ -557,8 +557,8 @@ def no_digest_without_rows(patch: pytest.MonkeyPatch) -> None:
 def rows_of_parts_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     commit = RangeWriter.commit
 
-    def at_the_end(self: Any, so_far: Any = None, *, is_last: bool, sent: Any = None) -> None:
-        commit(self, so_far, is_last=is_last, sent=sent if is_last else None)
+    def at_the_end(self: Any, *args: Any, is_last: bool, sent: Any = None, **more: Any) -> None:
+        commit(self, *args, is_last=is_last, sent=sent if is_last else None, **more)
 
     patch.setattr(RangeWriter, "commit", at_the_end)
 

@@ -528,12 +528,13 @@ class SimulatedCluster:
             return
         process.stepped_ms = self.clock.monotonic_ms()
         self._lull = 0 if worked else self._lull + 1
-        if process in self.workers:
-            self._check_reported(worker)
-            process.check_memory(self.store, JOB)
         if worker.is_stopped:
+            # One that has failed did so in the middle of something, and does nothing any more.
             self.trace.note(process.name, "ends")
             process.die()
+        elif process in self.workers:
+            self._check_reported(worker)
+            process.check_memory(self.store, JOB)
 
     def _check_reported(self, worker: Worker) -> None:
         """Refuse a worker that goes on with less of a range than former owners have reported of it."""
