@@ -4,6 +4,7 @@ import ast
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 
 import pytest
@@ -14,7 +15,7 @@ FILES = [*(ROOT / "tests/simulation").glob("*.py"), *(ROOT / "tests/repo").glob(
 
 
 def replaced(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """The object and the name in each ``setattr(object, "name", ...)`` that must replace something."""
+    """The object and the name in each ``setattr`` that must replace something; the object may be named by its path."""
     for call in ast.walk(tree):
         match call:
             case ast.Call(
@@ -23,6 +24,12 @@ def replaced(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
                 keywords=[],
             ):
                 yield what, name
+            case ast.Call(
+                func=ast.Attribute(attr="setattr"),
+                args=[ast.Constant(value=str(path)), ast.AST()],
+            ):
+                owner, _, name = path.rpartition(".")
+                yield ast.Constant(owner), name
 
 
 def missing(tree: ast.AST, module: ModuleType) -> list[str]:
@@ -31,8 +38,11 @@ def missing(tree: ast.AST, module: ModuleType) -> list[str]:
     for what, name in replaced(tree):
         try:
             target = eval(ast.unparse(what), vars(module))
+            target = resolve_name(target) if isinstance(target, str) else target
         except NameError:
             continue  # a variable of a function
+        except (ImportError, AttributeError):
+            target = None
         if not hasattr(target, name):
             found.append(f"{ast.unparse(what)}.{name}")
     return found
@@ -48,10 +58,19 @@ def test_what_is_replaced_is_there(path: Path) -> None:
 
 
 def test_a_name_that_is_not_there_is_found() -> None:
-    text = (
-        'patch.setattr(json, "loads", f)\npatch.setattr(json, "reads", f)\npatch.setattr(x, "y", f)'
-    )
+    text = """
+patch.setattr(json, "loads", f)
+patch.setattr(json, "reads", f)
+patch.setattr(x, "y", f)
+patch.setattr("json.decoder.JSONDecoder.decode", f)
+patch.setattr("json.decoder.Decoder.decode", f)
+patch.setattr("json.decoder.reads", f)
+"""
     module = ModuleType("example")
     vars(module)["json"] = importlib.import_module("json")
 
-    assert missing(ast.parse(text), module) == ["json.reads"]
+    assert missing(ast.parse(text), module) == [
+        "json.reads",
+        "'json.decoder.Decoder'.decode",
+        "'json.decoder'.reads",
+    ]

@@ -32,6 +32,7 @@ from runners.millwheel.store.port import Indeterminate, RangeRow
 from runners.stored.places import ReadSoFar, SplitMark
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import ALL_FAULTS
+from runners.testing.simulator.cluster import SimulatedCluster
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, NamedPipeline
 from runners.testing.simulator.scripts import SECONDS, truthful
@@ -343,9 +344,7 @@ def test_a_backfill_that_is_broken_on_purpose_is_found(
     pipeline: str, mutate: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:
     mutate(monkeypatch)
-    monkeypatch.setattr(
-        "runners.testing.simulator.simulation.Cluster.live_ms", 20_000, raising=True
-    )
+    monkeypatch.setattr(SimulatedCluster, "live_ms", 20_000)
     with pytest.raises((AssertionError, InvariantError, df.TableConflictError)):  # noqa: PT012 - the block is what is tested
         for seed in range(SEEDS_MAX):
             run(pipeline, seed, 0.1)
