@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import plot, tables
+from benchmarks import goals, plot, tables
 from benchmarks.tables import Result
 
 ROOT = Path(__file__).parents[1]
@@ -14,7 +14,8 @@ FIGURE = ROOT / "docs" / "figures" / "benchmarks.svg"
 #: The kind of the line in a file of results that names the machine.
 MACHINE = "machine"
 
-_RATIOS, _LATENCY, _LAG, _RUNS = "Ratios", "Latency", "Watermark lag", "Runs"
+_GOALS, _RATIOS, _LATENCY_RATIOS = "Goals", "Ratios", "Ratios of latency"
+_LATENCY, _LAG, _RUNS = "Latency", "Watermark lag", "Runs"
 
 
 def read(paths: Sequence[Path]) -> list[Result]:
@@ -32,7 +33,9 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
     """Each table for which there are results, by its title."""
     runs = of_runs(results)
     found = {
+        _GOALS: goals.table(runs),
         _RATIOS: tables.ratio_table(runs),
+        _LATENCY_RATIOS: tables.latency_ratio_table(runs),
         _LATENCY: tables.latency_table(runs),
         _LAG: tables.lag_table(runs),
         _RUNS: tables.run_table(runs),

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.latency import PERCENTILES
 from benchmarks.peers.registry import OURS, PEERS
 from benchmarks.reference import OK
 
@@ -62,6 +63,25 @@ def ratios(
                 if other and runs[mine, rep].get(measure) is not None:
                     found[measure].append(runs[mine, rep][measure] / other)
     return found
+
+
+def latency_ratios(
+    results: Iterable[Result], mine: str, theirs: str, rate: int
+) -> dict[int, list[float]]:
+    """The ratios of each percentile in S2, run by run, where both programs have a good run; weak ones are left out."""
+    runs = {
+        (each["peer"], each["rep"]): each
+        for each in results
+        if each["case"] == "S2" and each["rate"] == rate and not each["variant"] and is_good(each)
+    }
+    return {
+        percent: [
+            each[f"p{percent}"] / runs[theirs, rep][f"p{percent}"]
+            for (peer, rep), each in sorted(runs.items())
+            if peer == mine and (theirs, rep) in runs
+        ]
+        for percent in PERCENTILES
+    }
 
 
 def ratio_table(results: Sequence[Result]) -> str:
@@ -120,7 +140,7 @@ def latency_table(results: Sequence[Result]) -> str:
         for name, variant in dict.fromkeys((each["peer"], each["variant"]) for each in runs):
             mine = [each for each in runs if (each["peer"], each["variant"]) == (name, variant)]
             checks = sorted({str(each["check"]) for each in mine})
-            figures = [_medians(mine, f"p{percent}") for percent in (50, 95, 99, 100)]
+            figures = [_medians(mine, f"p{percent}") for percent in PERCENTILES]
             rows.append(
                 [
                     f"{rate:,}",
@@ -132,6 +152,21 @@ def latency_table(results: Sequence[Result]) -> str:
             )
     header = ["Events a second", "Program", "Median", "95 %", "99 %", "Most", "Runs", "Answer"]
     return markdown(header, "ll", rows, last="l", numbers_first=True)
+
+
+def latency_ratio_table(results: Sequence[Result]) -> str:
+    """Ours beside each peer in S2, by percentiles; empty without both."""
+    rows = []
+    for case, rate in _amounts(results, "rate"):
+        for theirs in _names(results, case) if case == "S2" else ():
+            found = latency_ratios(results, "ours", theirs, rate)
+            if theirs not in OURS and found[PERCENTILES[0]]:
+                figures = [ratio_text(found[percent]) for percent in PERCENTILES]
+                rows.append(
+                    [f"{rate:,}", "ours", theirs, *figures, str(len(found[PERCENTILES[0]]))]
+                )
+    header = ["Events a second", "Ours", "Peer", "Median", "95 %", "99 %", "Most", "Pairs"]
+    return markdown(header, "lll", rows, numbers_first=True)
 
 
 def lag_table(results: Sequence[Result]) -> str:

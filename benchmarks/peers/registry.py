@@ -44,6 +44,13 @@ _ALL = (
         note="typed rows, built-in combiners, no Python per record; rows to Postgres, exactly once",
     ),
     Peer(
+        name="floor",
+        module="benchmarks.peers.floor",
+        cases=("S2",),
+        needs_store=True,
+        note="the promises of ours, under the same load, by two processes without a framework",
+    ),
+    Peer(
         name="spark-rdd",
         module="benchmarks.peers.spark_rdd",
         cases=BATCH,
@@ -108,4 +115,13 @@ _ALL = (
 PEERS: Mapping[str, Peer] = {peer.name: peer for peer in _ALL}
 #: Those that are ours: tables compare each of the others with each of these.
 OURS = tuple(name for name in PEERS if name.startswith("ours"))
-DEFAULT = ("ours", "ours-columns", "spark-rdd", "spark-df", "spark-native", "duckdb", "polars")
+DEFAULT = (
+    "ours",
+    "ours-columns",
+    "floor",
+    "spark-rdd",
+    "spark-df",
+    "spark-native",
+    "duckdb",
+    "polars",
+)

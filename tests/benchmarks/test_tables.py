@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import bench, pages, plot, tables
+from benchmarks import bench, goals, pages, plot, tables
 from benchmarks.peers.registry import DEFAULT, PEERS
 from benchmarks.runs import Options, planned
 
@@ -87,6 +87,64 @@ def test_latency_table_takes_medians_of_runs() -> None:
     assert "| 1,000 | ours weak | 4.0 | 9.0 | 10.0 | 11.0 | 3 | ok |" in tables.latency_table(runs)
 
 
+def a_latency(peer: str, rep: int, p50: float, **more: Any) -> dict[str, Any]:
+    run = {
+        "case": "S2",
+        "peer": peer,
+        "variant": "",
+        "size": 0,
+        "rate": 1_000,
+        "rep": rep,
+        "check": "ok",
+    }
+    return {**run, "p50": p50, "p95": 9.0, "p99": 10.0, "p100": 11.0, **more}
+
+
+def test_latencies_are_compared_run_by_run_and_only_with_the_same_promises() -> None:
+    runs = [
+        a_latency("ours", 0, 3.0),
+        a_latency("floor", 0, 2.0),
+        a_latency("ours", 1, 8.0),
+        a_latency("floor", 1, 2.0),
+        a_latency("ours", 0, 1.0, variant="weak"),
+        a_latency("ours", 2, 1.0, check="WRONG"),
+        a_latency("floor", 2, 1.0),
+        a_latency("floor", 3, 1.0),
+        a_latency("floor", 0, 1.0, rate=5),
+    ]
+
+    row = "| 1,000 | ours | floor | 2.75 (1.50-4.00) | 1.00 (1.00-1.00) | 1.00 (1.00-1.00) | 1.00 (1.00-1.00) | 2 |"
+    assert tables.latency_ratio_table(runs).splitlines()[2:] == [row]
+
+
+def test_goals_are_bounds_of_medians() -> None:
+    stages = {"read": {"p50": 10.0}, "stage 1": {"p50": 35.0}, "stage 2": {"p50": 40.0}}
+    lag = {
+        "case": "LAG",
+        "peer": "ours",
+        "size": 0,
+        "rate": 10_000,
+        "rep": 0,
+        "check": "ok",
+        "stages": stages,
+    }
+    runs = [
+        a_latency("ours", 0, 3.0),
+        a_latency("floor", 0, 2.0),
+        a_run("spark-rdd", 0, 4.0),
+        a_run("ours", 0, 2.5),
+        lag,
+    ]
+
+    assert goals.table(runs).splitlines()[2:] == [
+        "| S2 at 1,000 a second, ours by floor, 50 % | 1.5 | 1.50 | 1 | met |",
+        "| S2 at 1,000 a second, ours by floor, 99 % | 1.5 | 1.00 | 1 | met |",
+        "| LAG at 10,000 a second, milliseconds that a stage adds, at most | 20 | 25.00 | 1 | not met |",
+        "| B2 of 1,000, ours by spark-rdd | 0.6 | 0.62 | 1 | not met |",
+    ]
+    assert goals.table([]) == ""
+
+
 def test_plan_puts_what_is_compared_side_by_side() -> None:
     options = Options(
         cases=["B2", "S2"], peers=["ours", "spark-rdd", "spark-native"], sizes=[10], rates=[5],
@@ -126,6 +184,9 @@ def test_page_has_marks_for_every_table() -> None:
         "rep": 0,
         "check": "ok",
         "p50": 1.0,
+        "p95": 1.0,
+        "p99": 1.0,
+        "p100": 1.0,
     }
     stages = {"read": {"p50": 1.0, "p95": 2.0, "p99": 3.0}}
     lag = {
@@ -138,9 +199,13 @@ def test_page_has_marks_for_every_table() -> None:
         "stages": stages,
     }
 
-    found = pages.sections([machine, *RUNS, latency, lag])
+    floor = latency | {"peer": "floor"}
 
-    assert list(found) == ["Ratios", "Latency", "Watermark lag", "Runs"]
+    found = pages.sections([machine, *RUNS, latency, floor, lag])
+
+    assert list(found) == [
+        "Goals", "Ratios", "Ratios of latency", "Latency", "Watermark lag", "Runs",
+    ]  # fmt: skip
     page = pages.PAGE.read_text("utf-8")
     filled = pages.filled_in(page, {**found, "Machine": "two cores"})
     assert all(table in filled for table in found.values())

@@ -33,6 +33,23 @@ def test_command_measures_checks_and_compares(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.timeout(1800)
+def test_latency_is_measured_beside_the_floor(tmp_path: Path) -> None:
+    options = ["--case", "S2", "--peers", "ours", "floor", "--rate", "300", "--seconds", "1"]
+
+    printed, runs = run_command(
+        "benchmarks.bench", tmp_path, *options, "--warm-up", "1", timeout_s=RUN_MAX_S
+    )
+
+    made = [(each["peer"], each["variant"], each["check"]) for each in runs]
+    assert made == [("ours", "", "ok"), ("ours", "weak", "ok"), ("floor", "", "ok")]
+    assert all(0 < each["p50"] <= each["p99"] for each in runs)
+    assert "S2 at 300 a second, ours by floor, 99 %" in printed
+
+
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_costs_of_a_stream_are_measured_in_several_rounds() -> None:
     """By default, as people run it: each round has a table of its own."""
