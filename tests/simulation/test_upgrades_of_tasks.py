@@ -117,6 +117,8 @@ def upgraded(name: str, seed: int, upgrade: Format, *, is_late: bool) -> Counter
 @given(seed=SEEDS, is_late=st.booleans())
 # Frames of another size were packed in another way: two receivers had panes of different attempts at a range.
 @example(seed=619, is_late=False)
+# A worker that was replaced registered again, by a copy, and reported what its ranges had been.
+@example(seed=574998213, is_late=True)
 def test_backfill_and_stream_go_on_with_the_rows_of_an_undisturbed_run(
     name: str, seed: int, *, is_late: bool
 ) -> None:

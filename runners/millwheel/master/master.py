@@ -328,10 +328,13 @@ class Master:
 
     def _place(self, register: Register) -> None:
         slot = self._slots[register.slot]
+        if register.worker in slot.registered:
+            # A copy that comes late.  A former worker must not be believed again: what it reports of its ranges was
+            # true before those after it have split and merged them.
+            return
         if slot.worker is not None:
             self._vacate(slot)
-        slot.worker, slot.address, slot.expired = register.worker, register.address, None
-        slot.last_seen_ms = self._clock.monotonic_ms()
+        slot.place(register.worker, register.address, self._clock.monotonic_ms())
         given = self._assignment.place(register.slot)
         # Senders must not go on sending to the former owner of these ranges.
         self._has_moved = True

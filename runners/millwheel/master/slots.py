@@ -1,5 +1,6 @@
 """Slot: one place for a worker, as the master sees it; and what follows from all of them together."""
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
 import attrs
@@ -12,6 +13,8 @@ from runners.millwheel.wire.messages import Report
 LEASE_TTL_MS = 10_000
 #: Longest lease of a slot whose worker was only slow: each time it is given twice as long.
 LEASE_TTL_MAX_MS = 600_000
+#: A copy of a message comes while its sender is one of the last so many workers of its slot.
+FORMER_MAX = 100
 #: A pause must last so long before it is believed that nothing is on its way: some reports of each worker.
 PAUSE_TTL_MS = 300
 
@@ -22,6 +25,7 @@ class Slot:
 
     Attributes:
         expired: the worker that has lost its lease, until there is a new one.
+        registered: the last workers that have registered.
         paused_ms: since when its worker reads nothing and has nothing on its way; None while that is not so.
         idle: source splits that its worker has polled, and that had nothing; as of when, by the master's clock.
     """
@@ -31,12 +35,24 @@ class Slot:
     last_seen_ms: int = 0
     lease_ttl_ms: int = LEASE_TTL_MS
     expired: str | None = None
+    registered: deque[str] = attrs.field(factory=lambda: deque(maxlen=FORMER_MAX))
     is_ready: bool = False
     is_quiet: bool = False
     paused_ms: int | None = None
     counts: Counts = attrs.field(factory=Counts)
     idle: Collection[RangeId] = ()
     as_of_ms: int = 0
+
+    def place(self, worker: str, address: str, now_ms: int) -> None:
+        """Note that a worker has registered, which it does once.
+
+        Args:
+            worker: its name.
+            address: where it receives.
+            now_ms: the monotonic clock.
+        """
+        self.worker, self.address, self.expired, self.last_seen_ms = worker, address, None, now_ms
+        self.registered.append(worker)
 
     def vacate(self) -> None:
         """Forget the worker's state: nothing is known of the next one."""

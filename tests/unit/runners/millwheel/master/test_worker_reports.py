@@ -490,3 +490,35 @@ def test_who_takes_a_range_over_is_given_what_was_reported_of_the_others_too() -
     (assign,) = [each for each in job.received(other) if isinstance(each, Assign) and each.ranges]
     assert assign.ranges == (HEAD,)
     assert assign.commits == {HEAD: CommitMark(7, 3), GONE: CommitMark(8, 5)}
+
+
+@pytest.mark.parametrize("end", ["replaced", "silent"])
+def test_a_worker_whose_first_message_comes_again_is_not_believed_again(end: str) -> None:
+    """It says what its ranges were before its successor has split one, and two ranges would have the same keys."""
+    job = Job()
+    slot, whole = job.master.ranges[HEAD], KeyRange(0, KEY_SPACE_END)
+    former = job.worker_of(slot)
+    if end == "replaced":
+        owner = "successor"
+        job.begin(slot, owner)
+    else:
+        owner = job.worker_of(1 - slot)
+        for _ in range(0, LEASE_TTL_MS + 200, 100):
+            job.clock.advance(100)
+            job.take_over(1 - slot, owner)
+            job.report(owner, {})
+        job.take_over(1 - slot, owner)
+    now = job.master.ranges[HEAD]
+    born = job.master.split(HEAD)
+    lower, upper = KeyRange(0, KEY_SPACE_END // 2), KeyRange(KEY_SPACE_END // 2, KEY_SPACE_END)
+    shapes = {HEAD: RangeShape(lower, None), born: RangeShape(upper, HEAD)}
+    job.send(owner, Ready(slot=now, worker=owner, ranges=(HEAD, born), shapes=shapes))
+    list(job.received(former))
+
+    job.register(slot, former)
+    shapes = {HEAD: RangeShape(whole, None)}
+    job.send(former, Ready(slot=slot, worker=former, ranges=(HEAD,), shapes=shapes))
+
+    assert job.master._shapes.routing.keys == {HEAD: lower, born: upper}
+    assert job.master.ranges[HEAD] == now
+    assert not [news for news in job.received(former) if isinstance(news, Assign)]
