@@ -188,10 +188,10 @@ def test_a_key_range_counts_as_its_owner_reports_it(acts: list[tuple[bool, Range
 
 
 def test_a_restart_begins_no_further_back_than_the_last_of_several() -> None:
-    """All that is in front of it has been there too, however many hops away."""
+    """All that is in front of it has been there too, however many hops away, in whatever order they are named."""
     names = ("read", "one", "two", "three")
     senders: dict[str, tuple[str, ...]] = {"read": ()}
-    senders |= {name: (before,) for before, name in pairwise(names)}
+    senders |= dict(reversed([(name, (before,)) for before, name in pairwise(names)]))
     last = RangeId("three", 0)
     ours = WatermarkAuthority(senders, tuple(RangeId(each, 0) for each in names), {last: 70})
 
