@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import dataflow as df
+from dataflow.coders import decode_key, encode_key, hash_key
 from dataflow.column_combine_fn import Accumulators
 from dataflow.columns import WindowColumn
 from dataflow.combiner_columns import ExtremeColumns, ListedColumns, MeanColumns, SumColumns
@@ -25,6 +26,7 @@ from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
+from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
 from dataflow.set_aside import Origin
@@ -45,12 +47,20 @@ from runners.core.stages.entries import Released, Whole
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.core.stages.plan import plan
 from runners.core.stateful.keyed_state import KeyedState
+from runners.millwheel.cell_codec import (
+    decode_cell_id,
+    decode_timer,
+    encode_cell_key,
+    encode_window,
+)
 from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.loads import RangeLoad
 from runners.millwheel.model.signals import Signal, SignalNews
+from runners.millwheel.store.port import StoredTimer
+from runners.millwheel.store.postgres.catalog import to_signed
 from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from runners.millwheel.wire import messages
 from runners.stored.cells import decode_cell, encode_cell
@@ -328,6 +338,22 @@ VALUES: dict[str, Any] = {
     "nan": NaN.NAN,
     "nothing": NOTHING,
 }
+#: A key of each type, as it is decoded.
+KEYS: dict[str, Any] = {
+    "none": None,
+    "text": "caf\u00e9",
+    "bytes": b"\x00\xff",
+    "integer": -5,
+    "large integer": 1 << 70,
+    "float": 0.1,
+    "short float": 1.5,
+    "datetime": NOON,
+    "date": NOON.date(),
+    "tuple": ("k", 1, ("x", NOON)),
+}
+#: Those of "k" and of ("id", 1), worked out from the text of docs/stored-format.md alone.
+KEY_HASH = 5_614_323_547_474_680_989
+RECORD_DIGEST = bytes.fromhex("15ce6fc02e35c258f50027b517f55486")
 NEWS = SignalNews(inputs={"sum": 1}, signals=(Signal(1, "flush"),))
 ROUTING = Routing(number=2, keys={LOW: KeyRange(0, 8), HIGH: KeyRange(8, 1 << 64)})
 WORKER: dict[str, Any] = {"slot": 0, "worker": "w"}
@@ -402,6 +428,12 @@ def _run_content(blob: bytes) -> Any:
     head = decode_run_head(blob, 0)
     assert head.content_bytes + head.window_bytes + RUN_HEAD.size == len(blob)
     return head.window, head.records, loads(blob[RUN_HEAD.size + head.window_bytes :])
+
+
+def _timer(tag: bytes) -> Any:
+    cell_key = encode_cell_key(FIRST, encode_key("k"))
+    stored = StoredTimer(key_hash=0, cell_key=cell_key, tag=tag, domain="event", fire_us=5)
+    return decode_timer(stored, is_merging=False)
 
 
 def _error_blob(value: Any) -> bytes:
@@ -526,6 +558,29 @@ EXAMPLES: dict[str, Example] = {
     "shuffle, parts": _example([PartBlob(7, 2, b"partials")], encode_parts, decode_parts),
     "file, packed": _example((3, b"partials"), lambda value: encode_packed(*value), decode_packed),
     "file, kept": _example([["read", 0, 1, 2, b"partials"]], encode_kept, decode_kept),
+    **{f"key, {kind}": _example(key, encode_key, decode_key) for kind, key in KEYS.items()},
+    "key of a cell": _example(
+        ("k", Window(-1, 1 << 40)),
+        lambda value: encode_cell_key(value[1], encode_key(value[0])),
+        lambda blob: decode_cell_id(blob, is_merging=False),
+    ),
+    "key of a cell of windows that merge": _example(
+        (("tuple", 1), None),
+        lambda value: encode_cell_key(value[1], encode_key(value[0])),
+        lambda blob: decode_cell_id(blob, is_merging=True),
+    ),
+    "key, tag of a timer": _example(
+        (("k", FIRST), SECOND, TimeDomain.EVENT), lambda value: encode_window(value[1]), _timer
+    ),
+    # Of these nothing is read back: a store finds by them what it has.
+    "key, hash in the store": Example(
+        KEY_HASH,
+        lambda: to_signed(hash_key(encode_key("k"))).to_bytes(8, "big", signed=True),
+        lambda blob: int.from_bytes(blob, "big", signed=True),
+    ),
+    "key, digest of the id of a record": Example(
+        RECORD_DIGEST, lambda: record_digest(("id", 1)), lambda blob: blob
+    ),
     **{f"value, {tag}": _example(value, dumps, loads) for tag, value in VALUES.items()},
     **{
         f"message, {kind}": _example(MESSAGES[kind], messages.encode, messages.decode)

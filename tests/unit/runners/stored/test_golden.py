@@ -15,7 +15,9 @@ from tests.stored_examples import EXAMPLES, GOLDEN, MESSAGES, VALUES, main, path
 
 #: Every format that this code reads; add to `READ` what is added to `FORMAT.readers`.
 WRITTEN = sorted(path.name for path in GOLDEN.iterdir())
-PAGE = (Path(__file__).parents[4] / "docs" / "stored-format.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "stored-format.md").read_text(encoding="utf-8")
+MIGRATIONS = ROOT / "runners/millwheel/store/postgres/sql/migrations"
 HINT = (
     "the bytes of a shape have changed under the same number: stores that exist could not be read. "
     "docs/stored-format.md says how to raise the number"
@@ -54,9 +56,9 @@ def test_golden_bytes_name_nothing_of_ours(name: str) -> None:
 
 
 def test_what_lies_in_a_store_has_a_number() -> None:
-    """But for users' own values, which are in a field of something that has one, and texts that are JSON."""
+    """But for users' own values, which are in a field of something that has one, texts that are JSON, and keys."""
     for name in EXAMPLES:
-        if not name.startswith(("value", "state shape", "run file")):
+        if not name.startswith(("value", "state shape", "run file", "key")):
             blob = path_of(name).read_bytes()
             assert FORMAT.number == number_of(blob), name
             assert kind_of(blob), name
@@ -78,9 +80,30 @@ def test_messages_come_back_and_name_nothing_of_ours(kind: str) -> None:
 
 
 def test_the_page_names_every_kind_and_tag() -> None:
-    kinds = {kind_of(path_of(name).read_bytes()) for name in EXAMPLES} - {None}
+    frames = [name for name in EXAMPLES if not name.startswith("key")]
+    kinds = {kind_of(path_of(name).read_bytes()) for name in frames} - {None}
 
     assert [each for each in (*kinds, *VALUES) if f"`{each}`" not in PAGE] == []
+
+
+def bytes_columns(sql: str) -> set[str]:
+    """``table.column`` of each column of bytes that a migration makes."""
+    made = re.findall(
+        r"(?:CREATE|ALTER) TABLE dataflow\.(\w+)(.*?);\n", re.sub(r"--.*", "", sql), re.DOTALL
+    )
+    return {
+        f"{table}.{column}"
+        for table, columns in made
+        for column in re.findall(r"(\w+)\s+bytea\b", columns)
+    }
+
+
+def test_the_page_names_every_column_of_bytes() -> None:
+    files = sorted(MIGRATIONS.glob("*.sql"))
+    found = set[str]().union(*(bytes_columns(each.read_text(encoding="utf-8")) for each in files))
+
+    assert {"cells.value", "record_ids.record_id", "journal.payload"} <= found
+    assert sorted(each for each in found if f"`{each}`" not in PAGE) == []
 
 
 def test_the_page_names_every_part_of_a_shape_of_state() -> None:
