@@ -188,7 +188,12 @@ class WindowedValue:
 
 @attrs.frozen
 class TaggedOutput:
-    """An output for one of the extra outputs that `ParDo.with_outputs` named."""
+    """An output for one of the extra outputs that `ParDo.with_outputs` named.
+
+    Args:
+        tag: the name of the output.
+        value: the element; it may be a `TimestampedValue`.
+    """
 
     tag: str
     value: Any

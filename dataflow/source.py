@@ -33,10 +33,13 @@ class SourceBatch:
     """Records read in one go.
 
     Attributes:
+        values: the records, in the order of the source; empty: there are none now.
+        timestamps_us: the event time of each, in microseconds since 1970.
         position: resumes right after the records and is committed together with their effects, so they are read once as
             far as anyone can see.
         watermark_us: bounds from below the event times still to come from this split; a record below it is late data,
             never an error.
+        status: whether there may be more records soon, later, or never.
         processing_time_us: the test's clock, when this batch arrives.  The direct runner follows it, never back; other
             runners have a clock of their own, or none.
         signals: the names of signals that a test sends, after the records; to the direct runner alone, as a job of

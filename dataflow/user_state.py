@@ -54,6 +54,10 @@ class CombiningValueStateSpec:
     """A combination of values by a `CombineFn`: ``read()`` (the result so far), ``add(value)``, ``clear()``.
 
     Only the accumulator is kept.
+
+    Args:
+        name: of the state, by which it is stored; not empty.
+        combine_fn: combines the values that are added.
     """
 
     name: str = attrs.field(validator=_check_name)
@@ -79,7 +83,12 @@ def _check_domain(spec: Any, _attribute: attrs.Attribute[Any], time_domain: obje
 
 @attrs.frozen
 class TimerSpec:
-    """A timer of event time or of processing time; one instant for each key and window.  See `on_timer`."""
+    """A timer of event time or of processing time; one instant for each key and window.  See `on_timer`.
+
+    Args:
+        name: of the timer, by which it is stored; not empty.
+        time_domain: event time or processing time.
+    """
 
     name: str = attrs.field(validator=_check_name)
     time_domain: TimeDomain = attrs.field(validator=_check_domain)
@@ -90,6 +99,10 @@ class TimerFamilySpec:
     """Any number of timers of one time domain for each key and window, distinguished by tags that are made at run time.
 
     One method, marked with `on_timer`, is called for all of them; it asks for the tag with ``DynamicTimerTagParam``.
+
+    Args:
+        name: of the timers, by which they are stored; not empty.
+        time_domain: event time or processing time.
     """
 
     name: str = attrs.field(validator=_check_name)

@@ -145,7 +145,12 @@ class AfterAll(_Together):
 
 @attrs.frozen
 class OrFinally(Trigger):
-    """Fires as ``part`` does until ``until`` fires; then it has finished.  Its state is a pair of both states."""
+    """Fires as ``part`` does until ``until`` fires; then it has finished.  Its state is a pair of both states.
+
+    Args:
+        part: the trigger that fires until then.
+        until: the trigger that ends it, and fires itself once.
+    """
 
     part: Trigger = attrs.field(validator=is_trigger)
     until: Trigger = attrs.field(validator=is_trigger)

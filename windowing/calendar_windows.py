@@ -46,6 +46,8 @@ class CalendarWindows(WindowFn):
     """Windows of whole days, weeks, months or years in a time zone; made by the methods of those names.
 
     Attributes:
+        unit: what a window is so many of.
+        count: how many of them; positive.
         time_zone: a name of the IANA database, such as ``"Europe/Berlin"`` or ``"UTC"``.
         start: a date on which a window starts; the others are counted from it, in both directions.
     """

@@ -23,6 +23,9 @@ class PaneInfo:
         index: counts the panes of a key and window, without a gap.  A window that others have merged into continues
             from the highest of their indexes.  If all records of a window that does not end, or that merges, have been
             retracted, its count is deleted, and starts from zero again if more records come.
+        timing: whether it is before, at, or after the watermark's passing of the end of the window.
+        is_first: whether it is the first pane of its key and window.
+        is_last: whether the window expires with it: no other comes.
         nonspeculative_index: counts the firings from the on-time one; -1 for an early pane.
     """
 

@@ -27,6 +27,7 @@ class Sessions(OverlapMergingWindowFn):
 
     Attributes:
         gap_us: the gap of every element; None where ``gap_of`` returns it.
+        gap_of: the function from an element to its gap; None where all have the same.
 
     Raises:
         WindowError: ``gap`` is not positive; later, what the function returned for an element is not.

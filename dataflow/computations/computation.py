@@ -28,8 +28,10 @@ class Record:
     """A record with which a computation is called.
 
     Attributes:
+        value: what was produced on the stream.
         key: what the computation's key extractor for ``stream`` made of ``value``.
         timestamp: the record's event time, an aware datetime in UTC.
+        stream: the name of the stream.
     """
 
     value: Any
@@ -43,7 +45,10 @@ class Timer:
     """A timer that has fired.
 
     Attributes:
+        tag: by which it was set.
         time: what it was set for, an aware datetime in UTC.
+        domain: the clock that it was set by.
+        key: for which it was set.
         timestamp: the event time at which it fires, an aware datetime in UTC; what it produces has it unless another
             one is given.  In the domain `LOW_WATERMARK` that is ``time``, but never before the record or timer that set
             it; in `WALL_TIME` it is the low watermark.

@@ -25,8 +25,11 @@ class Change(Generic[T]):
     """An element that was emitted or retracted.
 
     Attributes:
+        value: the element.
         sign: +1 for an emission, -1 for a retraction, which has the window and the pane of what it retracts.
         timestamp_us: its event time.
+        window: the window that it is in.
+        pane: the firing that it comes from.
         processing_time_us: what time it was when it was emitted or retracted: the clock on the wall in streaming, the
             clock of the input in the direct runner, and in batch one of the ends of time.
     """

@@ -9,10 +9,14 @@ What need not have one:
   in ten places: the method of this name in a base, in a port (a ``Protocol`` of which the class, or one that is derived
   from it, has all methods), or in the class that the docstring of its class names ("The part of `Store` that",
   "Stands in for a `RangeWriter`"); or the method that its own docstring names ("see `StoreResult.move`");
-* overloads, methods that the engine calls for timers, and classes of ``attrs``, whose fields are documented.
+* overloads, methods that the engine calls for timers, and the constructors that ``attrs`` makes.
+
+Of the classes of ``attrs`` that users are given or make, each field is in ``Args:`` or ``Attributes:`` where there are
+two or more; a field ``size_us`` may stand there as ``size``, which the constructor takes.
 """
 
 import ast
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,6 +24,10 @@ from pathlib import Path
 
 import attrs
 import pytest
+
+import dataflow
+import dataflow.computations
+import dataflow.testing
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("windowing", "triggers", "dataflow", "runners")
@@ -191,6 +199,48 @@ def test_what_is_documented_is_a_parameter(found: list[Documented]) -> None:
     complaints = list(without_such_parameter(found))
 
     assert not complaints, "\n" + "\n".join(complaints)
+
+
+def undocumented_fields(cls: type) -> list[str]:
+    """The public fields of a class of ``attrs`` with several that its docstring does not describe."""
+    fields = [each.name for each in attrs.fields(cls) if each.init and each.name[0] != "_"]
+    entries = re.findall(r"^ {4,}(\w+(?:, \w+)*):", inspect.getdoc(cls) or "", re.MULTILINE)
+    described = {name for entry in entries for name in entry.split(", ")}
+    return [
+        name
+        for name in (fields if len(fields) > 1 else ())
+        if not described & {name, name.removesuffix("_us")}
+    ]
+
+
+def of_users() -> Iterator[type]:
+    """The classes of ``attrs`` among the public names."""
+    for module in (dataflow, dataflow.computations, dataflow.testing):
+        for name in module.__all__:
+            if isinstance(found := getattr(module, name), type) and attrs.has(found):
+                yield found
+
+
+def test_fields_of_public_classes_are_documented() -> None:
+    found = {each.__name__: undocumented_fields(each) for each in of_users()}
+
+    assert len(found) > 20
+    assert {name: missing for name, missing in found.items() if missing} == {}
+
+
+def test_a_field_that_is_not_documented_is_found() -> None:
+    @attrs.frozen
+    class Span:
+        """A span.
+
+        Attributes:
+            start: in microseconds.
+        """
+
+        start_us: int
+        end_us: int
+
+    assert undocumented_fields(Span) == ["end_us"]
 
 
 BASE = '''
