@@ -1,8 +1,9 @@
 """Signals do not overtake data, however ranges are divided, united, moved and reported on meanwhile.
 
 The master's board and what ranges pass on, both real, in scripts of a grouping of which several ranges are with
-several workers.  A worker behaves as `Worker` does: it processes the news that comes with a range before anything else,
-and what several of its ranges emit in one step is sent by any of them.
+several workers.  A worker behaves as `Worker` does: it processes the news that comes with a range before anything else
+(`tests/unit/runners/millwheel/worker/test_news_of_signals.py`), and what several of its ranges emit in one step is sent
+by any of them.
 """
 
 from collections import defaultdict, deque

@@ -221,6 +221,9 @@ class Worker:
         raise WorkerStoppedError(f"worker {self._spec.worker} stops: {reason}")
 
     def _work(self) -> bool:
+        # Signals come first: of the ranges that emit something in one step, the one that sends it may have passed a
+        # signal on before it came here, and another one may not have processed it yet.  The receiver would get the
+        # signal before what was emitted without it.
         worked = self._act_on_signals() | self._committer.resolve()
         for name, computation in self._computations.items():
             if isinstance(computation, GroupingComputation):
