@@ -1,15 +1,17 @@
 """What a backfill reads of a split and what a stream reads on is the split, each record once, wherever the cut is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import assume, given
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
+from runners.batch.backfill import split_reader
 from runners.batch.backfill.split_reader import SplitReader
+from runners.core.stages.source_stage import watermark_behind
 from runners.errors import UnrepeatableError
 from runners.stored.places import SplitMark
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -157,16 +159,16 @@ def test_the_watermark_is_that_of_the_source_and_never_the_end_of_time(
 
 
 class Scripted(df.SourceReader, df.Source):
-    """Batches of one record each, with the watermark behind each, which may go back."""
+    """Batches of one record each, with the watermark behind each, which may go back; perhaps with an end."""
 
-    def __init__(self, script: Sequence[tuple[int, int]]) -> None:
-        self._script, self._next = script, 0
+    def __init__(self, script: Sequence[tuple[int, int]], *, has_end: bool = False) -> None:
+        self._script, self._has_end, self._next = script, has_end, 0
 
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
     def open(self, split: int, position: int | None) -> df.SourceReader:
-        again = Scripted(self._script)
+        again = Scripted(self._script, has_end=self._has_end)
         again._next = position or 0
         return again
 
@@ -181,11 +183,13 @@ class Scripted(df.SourceReader, df.Source):
             )
         time_us, watermark_us = self._script[self._next]
         self._next += 1
+        is_last = self._has_end and self._next == len(self._script)
         return df.SourceBatch(
             values=[self._next],
             timestamps_us=[time_us],
             position=self._next,
             watermark_us=watermark_us,
+            status=df.SplitStatus.FINISHED if is_last else df.SplitStatus.ACTIVE,
         )
 
 
@@ -217,3 +221,60 @@ def test_the_point_is_there_when_the_watermark_is(
 
     assert backfill.records == expected
     assert backfill.watermark_us == known_us
+
+
+scripts = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12)), min_size=1, max_size=8)
+
+
+def check_watermark(script: list[tuple[int, int]], *, has_end: bool) -> None:
+    """Whatever the last batch says: when there will never be more, the end of time is left to the stream."""
+    source = Scripted(script, has_end=has_end)
+    backfill = SplitReader(source, 0, begin=SplitMark(), end=None, until_us=None, where="the read")
+    stream, stream_us = source.open(0, None), MIN_TIMESTAMP_US
+    known_us = MIN_TIMESTAMP_US
+    for number, (_, watermark_us) in enumerate(script, 1):
+        is_end = has_end and number == len(script)
+        known_us = known_us if is_end else max(known_us, watermark_us)
+        stream_us = watermark_behind(stream.read(1), stream_us)
+        assert backfill.read(1) is not None
+
+        assert backfill.watermark_us == known_us
+        assert backfill.is_source_finished == is_end
+        assert stream_us == (END_US if is_end else known_us)
+
+
+@given(script=scripts, has_end=st.booleans())
+def test_event_time_in_a_split_is_that_of_a_stream_until_there_is_never_more(
+    script: list[tuple[int, int]], has_end: bool
+) -> None:
+    check_watermark(script, has_end=has_end)
+
+
+def go_back(batch: df.SourceBatch, before_us: int, *, end_us: int) -> int:
+    """The watermark is what the source reported last."""
+    return end_us if batch.status is df.SplitStatus.FINISHED else batch.watermark_us
+
+
+def go_to_the_end(batch: df.SourceBatch, before_us: int, *, end_us: int) -> int:
+    """A backfill fires everything, and the stream has no windows to go on with."""
+    return watermark_behind(batch, before_us)
+
+
+def believe_the_last_batch(batch: df.SourceBatch, before_us: int, *, end_us: int) -> int:
+    """What a source reports with its end moves event time."""
+    return max(before_us, batch.watermark_us)
+
+
+@pytest.mark.parametrize("broken", [go_back, go_to_the_end, believe_the_last_batch])
+def test_a_watermark_that_is_broken_on_purpose_is_found(
+    broken: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_reader, "watermark_behind", broken)
+
+    @settings(max_examples=200, phases=[Phase.generate], database=None, derandomize=True)
+    @given(script=scripts, has_end=st.booleans())
+    def look(script: list[tuple[int, int]], has_end: bool) -> None:
+        check_watermark(script, has_end=has_end)
+
+    with pytest.raises(AssertionError):
+        look()

@@ -19,6 +19,7 @@ from typing import Any
 from dataflow.graph import Read
 from dataflow.io.trusted_watermark import opened
 from dataflow.source import Source, SourceBatch, SplitStatus
+from runners.core.stages.source_stage import watermark_behind
 from runners.errors import UnrepeatableError
 from runners.stored.places import SplitMark
 
@@ -54,7 +55,8 @@ class SplitReader:
         )
         self._end, self._until_us, self._where = end, until_us, where
         self.records, self.position = begin.records, begin.position
-        #: How far event time has come, short of the end of time.
+        #: How far event time has come.  That there will never be more is `is_source_finished`, and moves nothing: the
+        #: end of time is left to the stream.
         self.watermark_us = begin.watermark_us
         self.is_source_finished = self._is_over = False
         self._reader = self._open(self.position)
@@ -110,8 +112,8 @@ class SplitReader:
         self.records += batch.records
         self.position = batch.position
         self.is_source_finished = batch.status is SplitStatus.FINISHED
-        if not self.is_source_finished:
-            self.watermark_us = max(self.watermark_us, batch.watermark_us)
+        before_us = self.watermark_us
+        self.watermark_us = watermark_behind(batch, before_us, end_us=before_us)
         is_there = self._until_us is not None and self.watermark_us >= self._until_us
         is_empty = batch.records == 0
         self._is_over = is_there or self.is_source_finished or is_empty

@@ -64,15 +64,19 @@ class Admitted:
     status: SplitStatus
 
 
-def watermark_behind(batch: SourceBatch, watermark_us: int) -> int:
-    """The watermark of a split behind a batch, in microseconds: at the end of time if there will never be more.
+def watermark_behind(
+    batch: SourceBatch, watermark_us: int, *, end_us: int = MAX_TIMESTAMP_US
+) -> int:
+    """The watermark of a split behind a batch, in microseconds; it never goes back.
 
     Args:
         batch: as the reader returned it.
         watermark_us: that of the split before it, in microseconds.
+        end_us: where event time has come, at least, when there will never be more: at the end of time, unless an
+            engine leaves that to another.
     """
     is_finished = batch.status is SplitStatus.FINISHED
-    return max(watermark_us, MAX_TIMESTAMP_US if is_finished else batch.watermark_us)
+    return max(watermark_us, end_us if is_finished else batch.watermark_us)
 
 
 class SourceStage:
