@@ -5,6 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runners.core.stages.percentile_watermark import SplitProgress
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.model.ids import RangeId
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -211,3 +212,18 @@ def test_what_a_former_owner_has_reported_of_a_percentile_does_not_count() -> No
     ours.report({first: 10}, percentiles_us={first: 20})
     ours.advance()
     assert ours.percentiles_us["second"] == 20
+
+
+def test_a_percentile_stays_where_it_is_while_all_splits_that_go_on_are_idle() -> None:
+    """What they have had before says nothing of when more comes; and the end of another split is no news of them."""
+    ours = WatermarkAuthority({"read": (), "sum": ("read",)}, RANGES, {}, percentiles={"sum": 50})
+    quick, slow = SplitProgress(1_000, 10, ((0, 1.0),)), SplitProgress(10, 30, ((0, 1.0),))
+    ours.report({READ[0]: 0, READ[1]: 0}, progress={READ[0]: quick, READ[1]: slow})
+    ours.advance()
+    assert ours.percentiles_us == {"sum": 10}
+
+    ours.report({READ[1]: MAX_TIMESTAMP_US})
+    ours.advance({READ[0]})
+    assert ours.percentiles_us == {"sum": 10}
+    ours.advance()
+    assert ours.percentiles_us == {"sum": 1_000}
