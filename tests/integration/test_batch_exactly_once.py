@@ -164,8 +164,9 @@ def test_a_crashed_run_is_continued(batch: Batch, tmp_path: Path) -> None:
 
     # The ranges of the first run are kept, also where this one would have made others.
     assert totals(batch.run(build, partitions=2)) == list(range(8))
-    # As a set: on a busy machine a task of the first run is seen still ending.
-    assert set(notes(ran)) == {str(value) for value in range(8) if not finished[value // 2]}
+    # On a busy machine a task of the first run is still ending, and may commit after it was asked what has finished.
+    again = {str(value) for value in range(8) if not finished[value // 2]}
+    assert {"6", "7"} <= set(notes(ran)) <= again
 
 
 def test_what_nobody_needs_any_more_is_passed_over(batch: Batch, tmp_path: Path) -> None:
