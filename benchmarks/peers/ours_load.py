@@ -25,12 +25,14 @@ class RateSource(df.Source):
     One split, whose position is the number of the next record.  The watermark is right before the next one, or now if
     that is earlier: exact, because records are in order.
     ``keys``: so many users, each as busy as the others; 0: the users of the other cases, who are not equally busy.
+    ``distinct``: the users of so many records come again and again, for loads that go on for long; 0: they do not.
     """
 
     start_us: int
     per_second: int
     records: int
     keys: int = 0
+    distinct: int = 0
 
     def splits(self, desired: int) -> Sequence[int]:
         """One."""
@@ -48,7 +50,7 @@ class RateSource(df.Source):
 class _RateReader(df.SourceReader):
     def __init__(self, source: RateSource, first: int) -> None:
         self._source, self._next = source, first
-        self._users = visitors(source.records, source.keys)
+        self._users = visitors(source.distinct or source.records, source.keys)
 
     def read(self, max_records: int) -> df.SourceBatch:
         source, first = self._source, self._next
@@ -59,12 +61,19 @@ class _RateReader(df.SourceReader):
         is_finished = self._next == source.records
         watermark_us = min(source.created_us(self._next) - 1, now_us)
         return df.SourceBatch(
-            values=list(zip(self._users[first : self._next], created_us, strict=True)),
+            values=list(zip(self._users_from(first), created_us, strict=True)),
             timestamps_us=created_us,
             position=self._next,
             watermark_us=MAX_TIMESTAMP_US if is_finished else watermark_us,
             status=df.SplitStatus.FINISHED if is_finished else df.SplitStatus.ACTIVE,
         )
+
+    def _users_from(self, first: int) -> Sequence[int]:
+        """The users of the records from here to the next one."""
+        start, count = first % len(self._users), self._next - first
+        found = self._users[start : start + count]
+        # A read has fewer records than there are distinct ones, so it goes round once at most.
+        return found if len(found) == count else [*found, *self._users[: count - len(found)]]
 
 
 @lru_cache(maxsize=1)

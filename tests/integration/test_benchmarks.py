@@ -86,3 +86,33 @@ def test_costs_under_a_snapshot_are_measured() -> None:
     assert "| cells | cells |" in done.stdout
     # The processor time of so few commits says nothing; what overwriting looks at does.
     assert "without the journal" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.timeout(1800)
+def test_a_stream_is_measured_under_a_snapshot() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.stream_under_snapshot",
+        "--rate",
+        "200",
+        "--seconds",
+        "3",
+    ]
+    done = subprocess.run(
+        [*command, "--before", "1", "--under", "1", "--after", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_MAX_S,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [row[1] for row in rows[2:]] == ["before", "under", "after"]
+    assert all(float(row[3]) > 0 for row in rows[2:])
+    assert "goal: at least 0.9" in done.stdout
