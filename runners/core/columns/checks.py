@@ -1,4 +1,7 @@
-"""Checks of what users' column functions return, because a wrong array would lose or mix up accumulators silently."""
+"""Checks of what column functions return, because a wrong array would lose or mix up accumulators silently.
+
+They are a few comparisons for each bundle, so nobody's functions are exempt.
+"""
 
 from typing import Any, NoReturn
 
@@ -6,18 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow.column_combine_fn import Accumulators, ColumnCombineFn, ColumnGroups
-from dataflow.combiner_columns import (
-    CountColumns,
-    ExtremeColumns,
-    ListedColumns,
-    MeanColumns,
-    SumColumns,
-)
 from dataflow.errors import TransformError
 
 _KINDS = frozenset(map(np.dtype, (np.int64, np.float64, np.bool_)))
-#: The functions of this package are covered by tests, and what they return is not looked at again.
-_SHIPPED = frozenset((SumColumns, CountColumns, MeanColumns, ExtremeColumns, ListedColumns))
 
 
 def checked(
@@ -39,7 +33,7 @@ def checked(
     Raises:
         TransformError: it cannot.
     """
-    if found is None or type(combiner) in _SHIPPED:
+    if found is None:
         return found
     if not isinstance(found, tuple) or not found:
         _refuse(combiner, method, f"it returned {found!r}", "return a tuple of arrays, or None")
@@ -51,7 +45,7 @@ def checked(
         if array.shape != (len(groups),):
             detail = f"an array has the shape {array.shape}, for {len(groups)} groups"
             _refuse(combiner, method, detail, "return one place for each group")
-    if like is not None and _kinds(found) != _kinds(like):
+    if like is not None and [each.dtype for each in found] != [each.dtype for each in like]:
         detail = f"{_kinds(like)} became {_kinds(found)}"
         _refuse(combiner, method, detail, "merging keeps the number and the types of the arrays")
     return found

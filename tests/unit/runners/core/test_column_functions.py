@@ -9,6 +9,8 @@ import pytest
 
 import dataflow as df
 from dataflow.column_combine_fn import Accumulators
+from dataflow.combine_fn import as_combine_fn
+from dataflow.combiner_columns import CountColumns, ListedColumns, MeanColumns, SumColumns
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.stages.plan import plan
@@ -171,6 +173,25 @@ def test_wrong_columns_of_accumulators_are_refused(combine_fn: df.CombineFn, mes
     with pytest.raises(df.TransformError, match=message) as raised:
         replayed(spread(Shifts(), combine_fn), SOURCE)
     assert "/core/test_column_functions.py:" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("combine_fn", "columns"),
+    [
+        (df.SumCombineFn(), SumColumns),
+        (df.CountCombineFn(), CountColumns),
+        (df.MeanCombineFn(), MeanColumns),
+        (as_combine_fn(max), ListedColumns),
+    ],
+)
+@pytest.mark.parametrize("method", ["lift", "merge", "results"])
+def test_no_function_is_exempt_because_it_is_shipped(
+    combine_fn: df.CombineFn, columns: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, method, lambda *_: ())
+
+    with pytest.raises(df.TransformError, match=rf"{columns.__name__}.{method} returns no column"):
+        replayed(spread(Shifts(), combine_fn), SOURCE)
 
 
 def test_a_run_that_stays_in_columns_calls_no_method_for_rows() -> None:
