@@ -1,10 +1,15 @@
-"""Merging of windows that overlap, window by window; `column_merging` does it over columns."""
+"""Merging of windows that overlap: all at once, in their order, and as they arrive; `column_merging` has columns.
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+Windows are half-open, so those that only touch do not overlap.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from windowing.window import Window, windows_of
 from windowing.window_fn import Merge, MergingWindowFn, WindowFn
+
+ItemT = TypeVar("ItemT")
 
 
 def chains(
@@ -40,6 +45,34 @@ def chains(
             found[chain].append(items[index])
             to_us[chain] = max(to_us[chain], end_us)
     return zip(owners, windows_of(from_us, to_us), found, strict=True)
+
+
+def chains_in_order(
+    windows_and_items: Iterable[tuple[Window, ItemT]], join: Callable[[ItemT, ItemT], ItemT]
+) -> Iterator[tuple[Window, ItemT]]:
+    """The `chains` of one key whose windows come in the order of their starts, with one item for each chain.
+
+    No more than one chain is kept in memory, and that as one item: for a key that is too large to be there at once.
+
+    Args:
+        windows_and_items: in the order of the starts of the windows.
+        join: makes one of two items that follow each other, and may change the first.
+
+    Returns:
+        For each chain the window that spans it, and its items, joined in their order.
+    """
+    chain: tuple[int, int, ItemT] | None = None
+    for window, item in windows_and_items:
+        start_us, end_us = window[0], window[1]
+        if chain is None:
+            chain = start_us, end_us, item
+        elif start_us < chain[1]:
+            chain = chain[0], max(chain[1], end_us), join(chain[2], item)
+        else:
+            yield Window(chain[0], chain[1]), chain[2]
+            chain = start_us, end_us, item
+    if chain is not None:
+        yield Window(chain[0], chain[1]), chain[2]
 
 
 def merge_overlapping(windows: Iterable[Window]) -> Sequence[Merge]:

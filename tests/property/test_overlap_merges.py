@@ -1,6 +1,7 @@
 """Windows that overlap are merged alike: by key, all at once, as they arrive, in their order, and as columns."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from runners.core.partials.folding import Accumulation
 from runners.core.partials.merging import PartialMerging
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.column_merging import begins_chain
-from windowing.merging import chains, merge_arrival, merge_overlapping
+from windowing.merging import chains, chains_in_order, merge_arrival, merge_overlapping
 
 WINDOWS = st.lists(
     st.builds(
@@ -78,6 +79,36 @@ def test_by_key(windows: list[df.Window], others: list[df.Window]) -> None:
         mine = [(window, items) for owner, window, items in found if owner == key]
         assert sorted(window for window, _ in mine) == spanned(given_windows)
         assert sorted(item for _, items in mine for item in items) == sorted(given_windows)
+
+
+@given(WINDOWS)
+@example(TOUCHING)
+@example(COVERED)
+def test_one_after_the_other_they_are_what_they_are_all_at_once(windows: list[df.Window]) -> None:
+    """Also in the order of the items, of which a sorted stream keeps those of one chain."""
+    numbered = list(enumerate(windows))
+    ordered = sorted(numbered, key=lambda each: each[1].start_us)
+    together = chains(["a"] * len(windows), windows, numbered)
+
+    in_order = chains_in_order(((window, [(n, window)]) for n, window in ordered), operator.add)
+
+    assert list(in_order) == [(window, items) for _, window, items in together]
+
+
+def test_of_a_sorted_stream_one_chain_is_read_at_a_time() -> None:
+    """A chain is there as soon as a window is read that does not belong to it."""
+    read: list[df.Window] = []
+
+    def items() -> Iterator[tuple[df.Window, int]]:
+        for window in [*COVERED, df.Window(9, 10), df.Window(9, 11)]:
+            read.append(window)
+            yield window, 1
+
+    found = chains_in_order(items(), operator.add)
+
+    assert next(found) == (df.Window(0, 9), 3)
+    assert read == [*COVERED, df.Window(9, 10)]
+    assert list(found) == [(df.Window(9, 11), 2)]
 
 
 @given(WINDOWS)

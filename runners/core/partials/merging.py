@@ -6,6 +6,7 @@ windows that merge stay apart until they are grouped, because a merge may have t
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from dataflow.canonical_keys import CanonicalKeys, are_canonical
@@ -18,7 +19,7 @@ from runners.core.partials.groups import Group, by_window_and_key
 from runners.core.partials.partial import Partial
 from runners.core.partials.unfolded import Pairs
 from windowing.checks import checked_merges
-from windowing.merging import chains, merges_what_overlaps
+from windowing.merging import chains, chains_in_order, merges_what_overlaps
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
 
@@ -119,23 +120,19 @@ class PartialMerging:
             partials: all of one key, sorted by `order`; no more than those of one window are kept in memory.
             join: makes one of two accumulators, and may change the first.
         """
-        found: dict[Window | None, Partial] = {}
-        bounds: Window | None = None
-        for partial in partials:
-            if bounds is not None and not self._is_together(bounds, partial[1]):
-                yield from found.values()
-                found = {}
-            place = None if self.is_of_overlaps else partial[1]
-            found[place] = _both(found[place], partial, join) if place in found else partial
-            bounds = found[place][1]
-        yield from found.values()
-
-    def _is_together(self, before: Window, window: Window) -> bool:
-        """Whether a partial may belong to the same window as the one before it in `order`."""
+        both = _both_by(join)
         if self.is_of_overlaps:
-            return window[0] < before[1]
+            items = ((each[1], each) for each in partials)
+            for window, (key, _, accumulator, count) in chains_in_order(items, both):
+                yield key, window, accumulator, count
+            return
         # Windows of a user's class may differ in more than their bounds.
-        return before[:2] == window[:2]
+        for _, together in groupby(partials, key=_end_first):
+            found: dict[Window, Partial] = {}
+            for each in together:
+                window = each[1]
+                found[window] = both(found[window], each) if window in found else each
+            yield from found.values()
 
     def overlapping(self, pairs: Pairs, windows: Sequence[Window]) -> Iterator[Group]:
         """The values of each canonical key, in chains of windows that overlap.
@@ -189,8 +186,11 @@ def _end_first(partial: Partial) -> tuple[int, int]:
     return partial[1][1], partial[1][0]
 
 
-def _both(first: Partial, second: Partial, join: Callable[[Any, Any], Any]) -> Partial:
-    key, window, accumulator, count = first
-    if second[1] != window:
-        window = Window(min(window[0], second[1][0]), max(window[1], second[1][1]))
-    return key, window, join(accumulator, second[2]), count + second[3]
+def _both_by(join: Callable[[Any, Any], Any]) -> Callable[[Partial, Partial], Partial]:
+    """How two partials of a key become one, which has the window of the first."""
+
+    def both(first: Partial, second: Partial) -> Partial:
+        key, window, accumulator, count = first
+        return key, window, join(accumulator, second[2]), count + second[3]
+
+    return both
