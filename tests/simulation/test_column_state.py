@@ -148,23 +148,20 @@ def test_simulator_rejects(
 
 
 def check_windows_are_in_one_place(patch: Patch) -> None:
-    """Whenever deliveries are taken in, no window is kept as columns and in cells."""
+    """Whenever deliveries are taken in, no window of a key is kept as columns and in cells."""
     take_in = Deliveries.take_in
 
     def checking(deliveries: Deliveries, *arguments: Any) -> Any:
         windows: Any = deliveries._state.windows
         buffered = windows._buffered.values() if isinstance(windows, Columns) else ()
-        kept = {window for each in buffered for part in each.parts for window in part.windows}
-        both = kept & {window for _, window, _ in windows.timers}
+        kept = {
+            (key, window) for each in buffered for part in each.parts for key, window, *_ in part
+        }
+        both = kept & {(cell_id[0], window) for cell_id, window, _ in windows.timers}
         assert not both, f"kept as columns and in cells: {both}"
         return take_in(deliveries, *arguments)
 
     patch.setattr(Deliveries, "take_in", checking)
-
-
-def let_columns_be_in_conflict(patch: Patch) -> None:
-    """Ranges that come together bring cells of a window and columns of it, and both stay."""
-    patch.setattr(Columns, "is_conflicting", False)
 
 
 def test_no_window_is_in_two_places(monkeypatch: Patch) -> None:
@@ -176,7 +173,7 @@ def test_no_window_is_in_two_places(monkeypatch: Patch) -> None:
 @pytest.mark.slow
 def test_windows_in_two_places_are_found(monkeypatch: Patch) -> None:
     check_windows_are_in_one_place(monkeypatch)
-    let_columns_be_in_conflict(monkeypatch)
+    add_to_cells_alone(monkeypatch)
 
     with pytest.raises(Exception, match="kept as columns and in cells"):
         simulate("typed", seeds=300, faults={Fault.MOVE: 0.3})

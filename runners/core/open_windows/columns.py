@@ -1,7 +1,8 @@
 """Columns: open windows of a stream that all fire once, as columns of partials until they fire, where they can be.
 
-A window that has a cell is *single* until its end: partials for it go to its cells, for all keys, and no columns are
-kept for it.  So a window is kept as columns or in cells, never in both, and cannot fire twice.
+A window that has a cell is *single* until its end: partials for it go to its cells, for all keys, and with the first
+of them all columns of it.  So a window is kept as columns or in cells for a key, never in both, and cannot fire twice.
+Owners that come together can have kept a window in both ways, each for its own keys: it stays so while nothing comes.
 
 What is kept as columns is kept by owner, and every change of it is noted in the step (`Noted`), for an engine that
 makes it durable.  That windows have fired is noted without an entry: an owner keeps nothing that ends at or before the
@@ -209,18 +210,6 @@ class Columns(StreamCells):
     def relieve(self, owner: Any, clocks: StageClocks) -> Step:
         """Bring all columns of an owner into cells."""
         return self._into_cells(self._release(None, owner), clocks)
-
-    def reconcile(self, clocks: StageClocks) -> Step | None:
-        """Bring columns of windows into cells that are single because of cells that came with another owner."""
-        if not self.is_conflicting:
-            return None
-        return self._into_cells(self._release(self.singles), clocks)
-
-    @property
-    def is_conflicting(self) -> bool:
-        """Whether an owner has columns for single windows."""
-        buffered = [part for each in self._buffered.values() for part in each.parts]
-        return bool(self.singles) and any(is_of(part, self.singles).any() for part in buffered)
 
     def _release(
         self, windows: Collection[Window] | None = None, owner: Any = None

@@ -74,14 +74,6 @@ class StreamWindows(OpenWindows):
         """
         raise AssertionError(f"everything of {owner} is in cells at {clocks}")
 
-    def reconcile(self, clocks: StageClocks) -> Step | None:
-        """Bring into cells what may not be kept beside the cells of another owner that was restored; None: nothing.
-
-        Args:
-            clocks: the clocks, with the watermark that all owners had reached.
-        """
-        return None
-
     def whole(self, owner: Any) -> Sequence[PartialColumns]:
         """Everything that is kept of an owner beside cells, merged as far as possible.
 

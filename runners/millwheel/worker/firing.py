@@ -46,9 +46,6 @@ class Firing:
     def advance(self, clocks: Clocks) -> WorkerStep | None:
         """Fire what is due, a bounded number of timers at a time; returns None when all have fired."""
         state = self._state
-        reconciled = self._window_steps.reconcile(clocks.now_us) if state.time.is_behind else None
-        if reconciled is not None:
-            return reconciled
         known = state.time.known(clocks)
         step = state.windows.advance(
             known,

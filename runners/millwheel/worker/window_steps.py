@@ -45,12 +45,6 @@ class WindowSteps:
             clocks = self._state.time.reached(now_us)
             yield self.done(windows.relieve(range_id, clocks), clocks.output_watermark_us)
 
-    def reconcile(self, now_us: int) -> WorkerStep | None:
-        """Bring into cells what the windows of ranges that were taken over cannot keep beside those of others."""
-        clocks = self._state.time.reached(now_us)
-        step = self._state.windows.reconcile(clocks)
-        return None if step is None else self.done(step, clocks.output_watermark_us)
-
     def done(self, step: Step, hold_us: int, before: WorkerStep | None = None) -> WorkerStep:
         """What a step of the windows has done, together with what was done before as a part of it.
 
