@@ -125,17 +125,15 @@ class WatermarkAuthority:
 
         Args:
             outputs_us: their output watermarks.
-            percentiles_us: percentile watermark up to which they have fired, of those that follow one.
+            percentiles_us: percentile watermark up to which they have fired and emitted, of those that follow one.
             progress: where they are, of source splits of which a grouping follows a percentile.
         """
         for range_id, watermark_us in outputs_us.items():
             is_source = not self._senders[range_id.computation]
             before_us = self._outputs_us[range_id] if is_source else watermark_us
             self._outputs_us[range_id] = max(before_us, watermark_us)
-        for range_id, percentile_us in percentiles_us.items():
-            self._followed_percentiles_us[range_id] = max(
-                self._followed_percentiles_us.get(range_id, percentile_us), percentile_us
-            )
+        # Less than before where a record that was left out has opened a window: its pane is still to come.
+        self._followed_percentiles_us.update(percentiles_us)
         self._progress.update(progress)
 
     def advance(self, idle: Collection[RangeId] = ()) -> bool:

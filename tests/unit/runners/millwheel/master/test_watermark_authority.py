@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runners.core.stages.percentile_watermark import SplitProgress
@@ -212,6 +212,34 @@ def test_what_a_former_owner_has_reported_of_a_percentile_does_not_count() -> No
     ours.report({first: 10}, percentiles_us={first: 20})
     ours.advance()
     assert ours.percentiles_us["second"] == 20
+
+
+@given(
+    acts=st.lists(st.tuples(st.booleans(), st.sampled_from(SUM), st.integers(0, 100)), max_size=20)
+)
+# The first has a pane of before to emit when the second comes as far as it was.
+@example(acts=[(False, SUM[0], 100), (False, SUM[0], 50), (False, SUM[1], 100)])
+def test_the_percentile_of_a_key_range_counts_as_its_owner_reports_it(
+    acts: list[tuple[bool, RangeId, int]],
+) -> None:
+    """Less than before too: a record that was left out has opened a window, and its pane is not to come late here."""
+    ours = WatermarkAuthority(
+        {"read": (), "sum": ("read",), "all": ("sum",)},
+        (*RANGES, RangeId("all", 0)),
+        {},
+        percentiles={"sum": 50, "all": 50},
+    )
+    now, before_us = dict.fromkeys(SUM, MIN_TIMESTAMP_US), MIN_TIMESTAMP_US
+    for is_taken, range_id, percentile_us in acts:
+        if is_taken:
+            ours.begin_anew([range_id])
+        else:
+            ours.report({}, percentiles_us={range_id: percentile_us})
+        now[range_id] = MIN_TIMESTAMP_US if is_taken else percentile_us
+        ours.advance()
+
+        before_us = max(before_us, min(now.values()))
+        assert ours.percentiles_us["all"] == before_us
 
 
 def test_a_percentile_stays_where_it_is_while_all_splits_that_go_on_are_idle() -> None:
