@@ -112,8 +112,8 @@ def test_the_load_is_spread_and_then_nothing_moves(job: Job) -> None:
         if interval >= INTERVALS - CALM and not isinstance(change, MergeRanges)
     ]
     assert job.imbalance() <= 0.4
-    # A load that is just below what is too much may be found to be just above, once.
-    assert len(late) <= (1 if job.noise else 0)
+    # A load that is just below what is too much may be found to be just above, once: a split, and a move of a half.
+    assert len(late) <= (2 if job.noise else 0)
 
 
 @costly()
