@@ -1,6 +1,7 @@
 """Open windows emit the same however they are kept, and go on after `spill` and `restore` as they would have."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from runners.core.open_windows.choice import (
 from runners.core.open_windows.columns import Columns
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.open_windows.replayed import Replayed
+from runners.core.open_windows.stream_cells import StreamCells
 from runners.core.open_windows.stream_windows import StreamWindows
 from runners.core.single_firing import column_windows
 from runners.core.stages.entries import Changes, Entry
@@ -135,12 +137,15 @@ class Run:
 
     def spill(self) -> list[str]:
         """All windows go through their entries, as they would be stored, to others."""
+        hold_us = self.windows.hold_us
         entries = list(map(self._stored, self.windows.spill()))
         assert len(self.windows) == 0
         assert next(self.windows.keys(), None) is None
+        assert self.windows.hold_us is None
         self.windows = self._open(self._stage)
         for entry in entries:
             self.windows.restore(entry)
+        assert self.windows.hold_us == hold_us
         return self._emitted()
 
     def join(self, other: "Run", owner: str) -> list[str]:
@@ -173,20 +178,25 @@ class Run:
         return emitted
 
 
+#: Windows hold the watermark behind the grouping only where panes have event times of their records.
+END_OF_WINDOW, EARLIEST = df.TimestampCombiner.END_OF_WINDOW, df.TimestampCombiner.EARLIEST
+
 TRANSFORMS = st.builds(
-    lambda window_fn, keys, trigger, lateness_s, mode: aggregation(
+    lambda window_fn, keys, trigger, lateness_s, mode, stamp: aggregation(
         window_fn,
         keys,
         [("value", sum), ("shard", max)],
         trigger=trigger,
         allowed_lateness=lateness_s,
         accumulation_mode=mode,
+        timestamp_combiner=stamp,
     ),
     WINDOW_FNS,
     KEYS,
     st.sampled_from([None, None, None, df.AfterWatermark(early=df.AfterCount(2))]),
     st.sampled_from([0, 0, 0, 5]),
     st.sampled_from([DISCARDING, df.AccumulationMode.ACCUMULATING]),
+    st.sampled_from([END_OF_WINDOW, END_OF_WINDOW, EARLIEST]),
 )
 COLUMNS = st.lists(st.booleans(), min_size=5, max_size=5)
 SPILLS = st.lists(st.booleans(), min_size=5, max_size=5)
@@ -286,6 +296,19 @@ HARD += [
     )
     for most in (None, 1, 2)
 ]
+#: Cells that hold the watermark.
+HARD += [
+    {
+        "transform": aggregation(
+            window_fn, ["user"], _SUMS, accumulation_mode=DISCARDING, timestamp_combiner=EARLIEST
+        ),
+        "batches": [_at(0, 1, 11, 21), _at(5, 2, 12, 13)],
+        "as_columns": [True, False],
+        "spills": [True, True],
+        "most": None,
+    }
+    for window_fn in (df.FixedWindows(10), df.Sessions(3))
+]
 
 
 @pytest.mark.parametrize("script", HARD)
@@ -367,6 +390,41 @@ def test_windows_that_come_from_another_owner_fire_once(
 def _of(user: str, second: int) -> Batch:
     event = Event(user, is_test=True, shard=0, value=1, price=0.0)
     return [(event, second * SECOND_US)], 0
+
+
+def check_holds(window_fn: df.WindowFn, batches: list[Batch]) -> None:
+    """Cells that are restored one over the other hold the watermark as those that were never away."""
+    transform = aggregation(
+        window_fn,
+        ["user"],
+        _SUMS,
+        timestamp_combiner=EARLIEST,
+        allowed_lateness=5,
+        accumulation_mode=DISCARDING,
+    )
+    run, copy = Run(transform, for_stream), Run(transform, for_stream)
+    for batch in batches:
+        run.take(batch, as_columns=False)
+        run.advance(batch[1])
+        # As of a journal: whole cells, and those that are gone.
+        assert isinstance(run.windows, StreamCells)
+        assert isinstance(copy.windows, StreamCells)
+        gone = [
+            (cell_id, None) for cell_id in copy.windows.cells if cell_id not in run.windows.cells
+        ]
+        cells = [(cell_id, deepcopy(cell)) for cell_id, cell in run.windows.cells.items()]
+        copy.windows.restore(Changes([*gone, *cells], []))
+
+        assert copy.windows.hold_us == run.windows.hold_us
+
+
+WINDOWS_WITH_HOLDS = st.sampled_from([df.FixedWindows(10), df.Sessions(3)])
+
+
+@given(window_fn=WINDOWS_WITH_HOLDS, batches=BATCHES)
+@example(window_fn=df.Sessions(3), batches=[_at(0, 1), _at(2, 2, 7), _at(20, 21)])
+def test_restored_cells_hold_the_watermark(window_fn: df.WindowFn, batches: list[Batch]) -> None:
+    check_holds(window_fn, batches)
 
 
 def test_every_way_of_keeping_windows_is_among_these() -> None:

@@ -120,12 +120,12 @@ class WindowState:
 Cell = WindowState | dict[Window, WindowState]
 
 
-def window_holds(cell_id: CellId, cell: Cell) -> Iterator[tuple[Window, int]]:
+def window_holds(cell_id: CellId, cell: Cell | None) -> Iterator[tuple[Window, int]]:
     """The windows of a cell that hold the watermark behind the grouping, and their holds in microseconds.
 
     Args:
         cell_id: of the cell.
-        cell: its state.
+        cell: its state; None: there is none.
     """
     states = cell if isinstance(cell, dict) else {cell_id[1]: cell}
     for window, state in states.items():

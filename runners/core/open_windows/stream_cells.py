@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from runners.core.ground.cells import CellId, window_holds
+from runners.core.ground.cells import CellId
 from runners.core.open_windows.cells import Cells
 from runners.core.open_windows.stream_windows import StreamWindows
 from runners.core.stages.entries import Changes, Entry
@@ -31,8 +31,7 @@ class StreamCells(Cells, StreamWindows):
         """Hold the watermark for the windows of cells that were restored, or have come from elsewhere."""
         for cell_id in cell_ids:
             if cell_id in self.cells:
-                for window, hold_us in window_holds(cell_id, self.cells[cell_id]):
-                    self.holds.set((cell_id, window), hold_us)
+                self._hold_for(cell_id, self.cells[cell_id])
 
     def forget(self, owner: Any, is_gone: Callable[[CellId], bool]) -> None:
         """Forget the timers and holds of cells that are gone."""
