@@ -31,7 +31,7 @@ STARTED_S := $(shell date +%s)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test faults check coverage nightly bench static fix hooks changelog clean
+.PHONY: help setup demo test faults check coverage nightly bench soak static fix hooks changelog clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ nightly: setup ## The laws and the simulator with ten thousand examples each; ta
 
 bench: setup ## Measure ours beside its peers; CASE="B2 S1", ARGS=--help: docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.bench $(if $(CASE),--case $(CASE)) $(ARGS)
+
+soak: setup ## Run a stream for MINUTES=60 while everything around it fails, and see that nothing grows: docs/soak.md
+	@$(BIN)/python -m benchmarks.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 fix: setup ## Format, and repair what can be repaired safely
 	@$(BIN)/ruff check --quiet --fix --exit-zero .

@@ -1,0 +1,144 @@
+"""What a job and its Postgres have at a moment, by name, and whether it grows."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import attrs
+import psutil
+import psycopg
+
+from benchmarks.latency import percentile
+from benchmarks.processes import family
+
+Sample = Mapping[str, float]
+_MIB = 1 << 20
+_STORE = """
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()),
+       (SELECT count(*) FROM pg_class WHERE relnamespace = 'dataflow'::regnamespace AND relkind = 'r'),
+       (SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+        WHERE relnamespace = 'dataflow'::regnamespace AND relkind = 'r'),
+       (SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE schemaname = 'dataflow')"""
+#: Of the samples of a part of the time, so many percent are at or below what is compared.
+_PERCENT = 90
+
+
+def of_processes(pid: int, server: int) -> Sample:
+    """Memory in MiB (pages that processes share are divided among them), files, threads and processes.
+
+    Args:
+        pid: of the job's driver; its descendants count too.
+        server: the main process of Postgres.
+    """
+    found = dict.fromkeys(
+        ("driver MiB", "Java MiB", "workers MiB", "Postgres MiB", "files", "threads", "processes"),
+        0.0,
+    )
+    for process in family(pid):
+        with contextlib.suppress(psutil.Error), process.oneshot():
+            of = (
+                "driver"
+                if process.pid == pid
+                else "Java"
+                if process.name() == "java"
+                else "workers"
+            )
+            found[f"{of} MiB"] += process.memory_full_info().pss / _MIB
+            found["files"] += process.num_fds()
+            found["threads"] += process.num_threads()
+            found["processes"] += 1
+    for process in family(server):
+        with contextlib.suppress(psutil.Error):
+            found["Postgres MiB"] += process.memory_full_info().pss / _MIB
+    return found
+
+
+def of_store(dsn: str) -> Sample:
+    """Connections, and the tables, MiB and rows of the schema; nothing while the server cannot be reached."""
+    try:
+        with closing(psycopg.connect(dsn, autocommit=True, connect_timeout=2)) as connection:
+            row = connection.execute(_STORE).fetchone()
+    except psycopg.Error:
+        return {}
+    assert row is not None
+    connections, tables, size, rows = row
+    # One of the connections is this one.
+    return {
+        "connections": connections - 1,
+        "tables": tables,
+        "tables MiB": float(size or 0) / _MIB,
+        "rows": float(rows or 0),
+    }
+
+
+def of_folder(folder: Path) -> Sample:
+    """Temporary folders of the framework and of Spark, and how much is in all of them."""
+    entries = [each for each in folder.iterdir() if each.is_dir()]
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size if path.is_file() else 0
+    return {"temporary folders": len(entries), "temporary MiB": size / _MIB}
+
+
+@attrs.frozen(kw_only=True)
+class Growth:
+    """What is used in a second part of the time, and in a third that is as long; the first is for warming up."""
+
+    name: str
+    before: float
+    after: float
+    slack: float
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it is not much more later: a fifth, and what one thing more or less of the kind comes to."""
+        return self.after <= 1.2 * self.before + self.slack
+
+
+#: What one thing more or less comes to: a page of a table's file, a worker that is just being replaced.
+SLACK: Mapping[str, float] = {
+    "driver MiB": 20,
+    "Java MiB": 100,
+    "workers MiB": 60,
+    "Postgres MiB": 60,
+    "files": 60,
+    "threads": 40,
+    "processes": 4,
+    "connections": 6,
+    "tables": 0,
+    "tables MiB": 24,
+    "rows": 5_000,
+    "temporary folders": 4,
+    "temporary MiB": 30,
+}
+
+
+def growth(samples: Sequence[tuple[float, Sample]]) -> list[Growth]:
+    """Compare the last third of the time with the one before.
+
+    Args:
+        samples: each with when it was taken, in seconds from the beginning.
+    """
+    end_s = max((at_s for at_s, _ in samples), default=0.0)
+    thirds: Sequence[Callable[[float], bool]] = (
+        lambda at_s: end_s / 3 <= at_s < 2 * end_s / 3,
+        lambda at_s: at_s >= 2 * end_s / 3,
+    )
+    return [
+        Growth(
+            name=name,
+            before=_most(samples, name, thirds[0]),
+            after=_most(samples, name, thirds[1]),
+            slack=slack,
+        )
+        for name, slack in SLACK.items()
+    ]
+
+
+def _most(
+    samples: Iterable[tuple[float, Sample]], name: str, is_in: Callable[[float], bool]
+) -> float:
+    found = sorted(each[name] for at_s, each in samples if is_in(at_s) and name in each)
+    return percentile(found, _PERCENT) if found else 0.0

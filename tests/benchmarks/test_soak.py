@@ -1,0 +1,94 @@
+"""The load of the soak is what its right answers are about, and growth is seen."""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from benchmarks.soak.load import PHASE_S, PHASES, ChangingRate, right_rounds, right_totals
+from benchmarks.soak.resources import SLACK, growth
+from benchmarks.soak.strikes import STRIKES, rounds
+from windowing.timestamps import US_PER_SECOND
+
+WINDOW_US = 10 * US_PER_SECOND
+SOURCES = st.builds(
+    ChangingRate,
+    start_us=st.integers(1, 1 << 50),
+    rate=st.integers(1, 40),
+    keys=st.integers(1, 30),
+    seconds=st.integers(1, 2 * PHASE_S * len(PHASES) + 7),
+)
+
+
+@given(source=SOURCES)
+def test_a_record_is_due_from_when_it_was_created(source: ChangingRate) -> None:
+    numbers = np.arange(source.records)
+    created_us = source.created_us(numbers).tolist()
+
+    assert created_us == sorted(created_us)
+    for number, at_us in zip(numbers.tolist(), created_us, strict=True):
+        assert source.due(at_us - 1) <= number < source.due(at_us)
+
+
+@given(source=SOURCES)
+def test_right_answers_are_those_of_the_records_one_by_one(source: ChangingRate) -> None:
+    numbers = np.arange(source.records)
+    totals: dict[tuple[int, int], tuple[int, int]] = {}
+    seen, expected = Counter[int](), set[tuple[int, int]]()
+    for user, value, at_us in zip(
+        source.users(numbers).tolist(),
+        source.values(numbers).tolist(),
+        source.created_us(numbers).tolist(),
+        strict=True,
+    ):
+        key = user, at_us - at_us % WINDOW_US
+        count, total = totals.get(key, (0, 0))
+        totals[key] = count + 1, total + value
+        seen[user] += 1
+        if seen[user] % 3 == 0:
+            expected.add((user, seen[user]))
+
+    assert right_totals(source, WINDOW_US) == totals
+    assert right_rounds(source, 3) == expected
+
+
+@given(source=SOURCES, data=st.data())
+def test_a_reader_that_starts_over_hands_over_the_same(source: ChangingRate, data: Any) -> None:
+    first = data.draw(st.integers(0, source.records))
+
+    # All of it is long due.
+    batch = source.open(0, first).read(1 << 30)
+
+    numbers = np.arange(first, source.records)
+    assert [user for user, _ in batch.values] == source.users(numbers).tolist()
+    assert list(batch.timestamps_us) == source.created_us(numbers).tolist()
+    assert batch.status is df.SplitStatus.FINISHED
+    assert batch.position == source.records
+
+
+@pytest.mark.parametrize("name", SLACK)
+@pytest.mark.parametrize(("more", "is_bounded"), [(0.0, True), (0.1, False)])
+def test_what_grows_is_seen_and_what_goes_up_and_down_is_not(
+    name: str, more: float, *, is_bounded: bool
+) -> None:
+    levels = (500.0, 100.0, 120.0 + SLACK[name] + more)
+    samples = [
+        (float(at_s), {name: level - at_s % 2})
+        for number, level in enumerate(levels)
+        for at_s in range(100 * number, 100 * number + 100)
+    ]
+
+    assert {each.name: each.is_bounded for each in growth(samples)}[name] == is_bounded
+
+
+@pytest.mark.parametrize("has_disk", [True, False])
+def test_each_round_has_each_strike_once(*, has_disk: bool) -> None:
+    strikes = rounds(Random(1), has_disk=has_disk)
+    names = set(STRIKES) - (set() if has_disk else {"disk full"})
+    for _ in range(3):
+        assert {next(strikes) for _ in names} == names
