@@ -12,14 +12,13 @@ Both hardly depend on what else the machine does; the time that a commit took do
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import attrs
 import psutil
-import psycopg
 
 from benchmarks import harness, stores, tables
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
@@ -183,16 +182,6 @@ class Measured:
         return last.snapshot_us / last.free_us
 
 
-@contextmanager
-def open_snapshot(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A session that holds a snapshot until the block ends, or the session."""
-    with closing(psycopg.connect(dsn, application_name="held_snapshot")) as connection:
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        # The snapshot is that of the first statement which reads.
-        connection.execute("SELECT count(*) FROM dataflow.jobs")
-        yield connection
-
-
 def measure(dsns: tuple[str, str], shape: str, commits: int, window: int, rate: float) -> Measured:
     """Measure a shape in two empty databases.
 
@@ -209,7 +198,7 @@ def measure(dsns: tuple[str, str], shape: str, commits: int, window: int, rate: 
         for each in (free, other):
             # As the server does it by itself at some moment; plans are made anew then.
             each.store.connect().execute("ANALYZE")
-        with open_snapshot(dsns[1]):
+        with stores.open_snapshot(dsns[1]):
             while windows[-1].until < commits:
                 before = free.pages(), other.pages()
                 windows.append(

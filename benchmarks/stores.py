@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import attrs
 import psutil
@@ -104,6 +105,16 @@ def commit_stamping_server() -> Iterator[Server]:
             connection.execute("ALTER SYSTEM SET track_commit_timestamp = on")
         release_embedded_postgres(home)
         yield Server(embedded_postgres(home), home)
+
+
+@contextmanager
+def open_snapshot(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session that holds a snapshot until the block ends, or the session."""
+    with closing(psycopg.connect(dsn, application_name="held_snapshot")) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        # The snapshot is that of the first statement which reads.
+        connection.execute("SELECT count(*) FROM dataflow.jobs")
+        yield connection
 
 
 def server_of(dsn: str) -> int:

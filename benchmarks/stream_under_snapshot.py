@@ -19,7 +19,6 @@ import psycopg
 
 import dataflow as df
 from benchmarks import harness, stores, tables
-from benchmarks.held_snapshot import open_snapshot
 from benchmarks.peers.ours_latency import COLUMNS, LEAD_S, TABLE, CountVisits
 from benchmarks.peers.ours_load import RateSource
 from benchmarks.peers.ours_session import MASTER, warm_context
@@ -75,7 +74,7 @@ def watch(server: int, dsn: str, planned: Sequence[str], start_us: int, each_s: 
     """
     used = list[float]()
     for phase, periods in groupby(planned):
-        with open_snapshot(dsn) if phase == "under" else nullcontext():
+        with stores.open_snapshot(dsn) if phase == "under" else nullcontext():
             for _ in periods:
                 began_s = server_cpu_s(server)
                 end_s = start_us / US_PER_SECOND + (len(used) + 1) * each_s

@@ -13,10 +13,9 @@ import attrs
 import psutil
 import psycopg
 
-from benchmarks.held_snapshot import open_snapshot
 from benchmarks.scale.jobs import owners
 from benchmarks.soak.job import JOB
-from benchmarks.stores import Server
+from benchmarks.stores import Server, open_snapshot
 from runners.embedded.postgres import embedded_postgres
 from runners.registry import open_store
 

@@ -59,7 +59,7 @@ def test_whoever_keeps_old_versions_of_rows_is_named(store_dsn: str) -> None:
         idle.execute("SELECT 1")
         idle.commit()
         with (
-            held_snapshot.open_snapshot(store_dsn) as reader,
+            stores.open_snapshot(store_dsn) as reader,
             psycopg.connect(store_dsn, application_name="a writer") as writer,
         ):
             writer.execute("SELECT pg_current_xact_id()")
@@ -83,7 +83,7 @@ def test_a_compaction_does_not_look_through_former_entries(store_dsn: str) -> No
         committer.commit(1, rate=0)
         return committer.pages()["journal"] - before
 
-    with closing(committer.store), held_snapshot.open_snapshot(store_dsn):
+    with closing(committer.store), stores.open_snapshot(store_dsn):
         first = pages_of_a_compaction()
         committer.commit(14 * every, rate=0)
         last = pages_of_a_compaction()
