@@ -342,6 +342,8 @@ VALUES: dict[str, Any] = {
 KEYS: dict[str, Any] = {
     "none": None,
     "text": "caf\u00e9",
+    # From 24 bytes on, a head of another form.
+    "long text": "caf\u00e9" * 60,
     "bytes": b"\x00\xff",
     "integer": -5,
     "large integer": 1 << 70,
