@@ -1,4 +1,4 @@
-"""What this project wants to reach, as ratios to programs that ran beside it, and which of it a run has met."""
+"""Goals of this project as ratios to programs that ran beside it, and which of them a run has met."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -20,7 +20,7 @@ class Throughput:
     most: float
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
-        """What is compared, and the ratios run by run, for each size that both have run."""
+        """Yield a title and the ratios of times, run by run, for each size that both programs have run."""
         for size in dict.fromkeys(each["size"] for each in results if each["case"] == self.case):
             found = tables.ratios(results, self.mine, self.theirs, self.case, size)["seconds"]
             yield f"{self.case} of {size:,}, {self.mine} by {self.theirs}", found
@@ -35,7 +35,7 @@ class Latency:
     most: float
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
-        """What is compared, and the ratios run by run, for each rate that both have run."""
+        """Yield a title and the ratios of the percentile, run by run, for each rate that both programs have run."""
         for rate in dict.fromkeys(each["rate"] for each in results if each["case"] == "S2"):
             found = tables.latency_ratios(results, "ours", self.theirs, rate)[self.percent]
             yield f"S2 at {rate:,} a second, ours by {self.theirs}, {self.percent} %", found
@@ -49,7 +49,7 @@ class Lag:
     most: float
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
-        """The most that a stage adds, in milliseconds, run by run."""
+        """Yield a title and the most that a stage adds, in milliseconds, run by run."""
         found = []
         for each in results:
             if each["case"] == "LAG" and each["rate"] == self.rate and tables.is_good(each):

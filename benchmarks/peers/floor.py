@@ -13,6 +13,7 @@ import multiprocessing
 import pickle
 import time
 from collections import Counter
+from multiprocessing.connection import wait
 
 import psycopg
 import zmq
@@ -150,10 +151,13 @@ def run(task: Task) -> None:
     ]
     for process in processes:
         process.start()
-    for process in processes:
-        process.join()
-    if any(process.exitcode for process in processes):
-        raise SystemExit("a process of the floor has failed")
+    # The other one would wait for ever for one that has failed.
+    while any(process.is_alive() for process in processes):
+        wait([process.sentinel for process in processes if process.is_alive()])
+        if any(process.exitcode for process in processes):
+            for process in processes:
+                process.terminate()
+            raise SystemExit("a process of the floor has failed")
     export_counts(task)
     task.report(rows_for_each_record=True)
 

@@ -4,8 +4,8 @@
     make soak MINUTES=5 ARGS="--seed 7"
     python -m benchmarks.soak --help
 
-Prints each strike as it is made, and at the end what the job and its Postgres used in the second and the last third of
-the time.  The exit status is 1 if an answer is wrong, if the job has ended by itself, or if something has grown.
+Prints each fault as it is injected, and at the end what the job and its Postgres used in the second and the last third
+of the time.  The exit status is 1 if an answer is wrong, if the job has ended by itself, or if something has grown.
 """
 
 import json
@@ -27,13 +27,20 @@ import psutil
 import psycopg
 
 from benchmarks import harness, pages, tables
-from benchmarks.processes import family
-from benchmarks.soak.job import EVERY, ROUNDS, TOTALS, WINDOW_S, Settings
-from benchmarks.soak.load import right_rounds, right_totals
-from benchmarks.soak.resources import Growth, Sample, growth, of_folder, of_processes, of_store
-from benchmarks.soak.strikes import STRIKES, Target, rounds
+from benchmarks.soak.faults import FAULTS, Target, in_rounds
+from benchmarks.soak.job import EVERY, HUNDREDS, TOTALS, WINDOW_S, Settings
+from benchmarks.soak.load import right_counts, right_totals
+from benchmarks.soak.resources import (
+    Growth,
+    Sample,
+    growth,
+    in_sessions,
+    of_folder,
+    of_processes,
+    of_store,
+)
 from benchmarks.stores import Server
-from runners.embedded.postgres import embedded_postgres
+from runners.embedded.postgres import embedded_postgres, release_embedded_postgres
 from runners.embedded.temporary import temporary_home
 from windowing.timestamps import US_PER_SECOND
 
@@ -53,7 +60,7 @@ class EndedError(Exception):
 
 
 class Driver:
-    """The process of the job, which is started again when it was killed.
+    """The process of the job, which is started again when `kill` has ended it, and by nothing else.
 
     Args:
         settings: of the job.
@@ -64,16 +71,20 @@ class Driver:
         self._settings, self._folder = settings, folder
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
+        #: Of all drivers so far: each begins one, which has all that it starts.
+        self.sessions: set[int] = set()
         self._process = self._started()
+        self._is_killed = False
 
     def _started(self) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.soak.job", json.dumps(self._settings._asdict())],
                 cwd=harness.ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
                 env={
                     **os.environ,
                     "PYTHONPATH": str(harness.ROOT),
@@ -81,21 +92,32 @@ class Driver:
                     "SPARK_LOCAL_DIRS": str(self.temporary),
                 },
             )
+        self.sessions.add(process.pid)
+        return process
 
     @property
     def pid(self) -> int:
         """The process that runs now."""
         return self._process.pid
 
+    def has(self, pid: int) -> bool:
+        """Whether a process lives and is one of the job."""
+        return any(each.pid == pid for each in in_sessions(self.sessions))
+
+    def kill(self) -> None:
+        """Kill -9; it is started again when `is_over` is asked."""
+        self._is_killed = True
+        self._process.kill()
+
     def is_over(self) -> bool:
         """Whether the job is finished; a driver that was killed is started again.
 
         Raises:
-            EndedError: it has ended by itself, with an error.
+            EndedError: it has ended by itself, or was ended by somebody else, with an error.
         """
         status = self._process.poll()
-        if status == -signal.SIGKILL:
-            self._process = self._started()
+        if self._is_killed and status == -signal.SIGKILL:
+            self._process, self._is_killed = self._started(), False
             return False
         if status:
             tail = (self._folder / "log").read_text("utf-8", "replace").splitlines()
@@ -104,8 +126,8 @@ class Driver:
         return status is not None
 
     def close(self) -> None:
-        """End it with everything that it has started."""
-        for each in family(self.pid):
+        """End it, and everything that any of the drivers has left."""
+        for each in in_sessions(self.sessions):
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         self._process.wait()
@@ -113,16 +135,16 @@ class Driver:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What a soak has found.
+    """The outcome of a soak.
 
     Attributes:
-        struck: how often each strike was made.
+        injected: how often each fault was.
         grown: what was used, and whether more and more.
         wrong: what is wrong with the answers; empty: nothing.
         records: how many there were.
     """
 
-    struck: Counter[str]
+    injected: Counter[str]
     grown: list[Growth]
     wrong: str
     records: int
@@ -139,26 +161,26 @@ class Outcome:
                 each.name,
                 f"{each.before:,.0f}",
                 f"{each.after:,.0f}",
-                "bounded" if each.is_bounded else "GROWS",
+                "bounded" if each.is_bounded else "NOT BOUNDED",
             ]
             for each in self.grown
         ]
         table = tables.markdown(["What", "Second third", "Last third", "So"], "l", rows, last="l")
-        strikes = ", ".join(f"{name}: {count}" for name, count in sorted(self.struck.items()))
+        faults = ", ".join(f"{name}: {count}" for name, count in sorted(self.injected.items()))
         answers = self.wrong or "every total and every count is right"
-        return f"{self.records:,} records; {answers}.\n\nStrikes: {strikes}.\n\n{table}"
+        return f"{self.records:,} records; {answers}.\n\nFaults: {faults}.\n\n{table}"
 
 
 class Soak:
-    """Strikes a job in turns, and samples what is used.
+    """Injects faults into a job, one after the other, and samples what is used.
 
     Args:
         settings: of the job.
         server: of Postgres.
         disk: as for `Target`.
         folder: for the job.
-        seed: of the order of strikes.
-        pause_s: from the end of a strike to the next.
+        seed: of the order of faults.
+        pause_s: from the end of a fault to the next, in seconds.
     """
 
     def __init__(
@@ -176,7 +198,8 @@ class Soak:
         self._target = Target(
             server=server,
             dsn=settings.store,
-            driver=lambda: self._driver.pid,
+            driver=self._driver.kill,
+            is_ours=self._driver.has,
             clock=Path(settings.clock),
             disk=disk,
         )
@@ -184,52 +207,54 @@ class Soak:
         self._samples: list[tuple[float, Sample]] = []
 
     def run(self) -> Outcome:
-        """Strike until the load ends, and compare the answers when the job has.
+        """Inject faults until the load ends, and compare the answers when the job has.
 
         Raises:
             EndedError: the job has ended before, or has not ended afterwards.
         """
-        struck = Counter[str]()
-        end_s = self._settings.start_us / US_PER_SECOND + self._settings.seconds
+        injected = Counter[str]()
         try:
             self._wait(_LEAD_S + self._pause_s)
-            for name in rounds(self._chance, has_disk=self._target.disk is not None):
-                if time.time() >= end_s:
+            for name in in_rounds(self._chance, has_disk=self._target.disk is not None):
+                if self._is_read:
                     break
                 print(f"{self._elapsed_s:7.0f} s  {name}", flush=True)
-                STRIKES[name](self._target, self._chance)
-                struck[name] += 1
+                FAULTS[name](self._target, self._chance)
+                injected[name] += 1
                 self._wait(self._pause_s)
-            self._wait(_DRAIN_MAX_S, is_end=True)
+            if not self._wait(_DRAIN_MAX_S):
+                raise EndedError(f"the job has not ended {_DRAIN_MAX_S} s after its last record")
         finally:
             self._driver.close()
         grown = growth([each for each in self._samples if each[0] < self._settings.seconds])
         records = self._settings.source.records
-        return Outcome(struck=struck, grown=grown, wrong=self._wrong(), records=records)
+        return Outcome(injected=injected, grown=grown, wrong=self._wrong(), records=records)
 
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began_s
 
-    def _wait(self, seconds: float, *, is_end: bool = False) -> None:
+    @property
+    def _is_read(self) -> bool:
+        """Whether the last record has been there."""
+        end_us = self._settings.start_us + self._settings.seconds * US_PER_SECOND
+        return time.time_ns() // 1_000 >= end_us
+
+    def _wait(self, seconds: float) -> bool:
+        """Sample for so long, or until the job is finished; returns whether it is."""
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             if self._driver.is_over():
-                if (
-                    is_end
-                    or time.time()
-                    >= self._settings.start_us / US_PER_SECOND + self._settings.seconds
-                ):
-                    return
+                if self._is_read:
+                    return True
                 raise EndedError("the job is finished before its source is")
             self._samples.append((self._elapsed_s, self._sample()))
             time.sleep(min(_SAMPLE_INTERVAL_S, max(0.0, until_s - time.monotonic())))
-        if is_end:
-            raise EndedError(f"the job has not ended {_DRAIN_MAX_S} s after its last record")
+        return False
 
     def _sample(self) -> Sample:
         return {
-            **of_processes(self._driver.pid, self._target.server.pid),
+            **of_processes(self._driver.pid, self._driver.sessions, self._target.server.pid),
             **of_store(self._settings.store),
             **of_folder(self._driver.temporary),
         }
@@ -243,7 +268,9 @@ class Soak:
                     f'SELECT user_id, start_us, count, sum FROM "{TOTALS}"'.encode()
                 )
             }
-            counted = Counter(connection.execute(f'SELECT user_id, count FROM "{ROUNDS}"'.encode()))
+            counted = Counter(
+                connection.execute(f'SELECT user_id, count FROM "{HUNDREDS}"'.encode())
+            )
         right = right_totals(source, WINDOW_S * US_PER_SECOND)
         found = []
         if totals != right:
@@ -252,11 +279,11 @@ class Soak:
                 f"WRONG: {len(differ)} of {len(right)} totals, such as {min(differ)}: {totals.get(min(differ))}, "
                 f"not {right.get(min(differ))}"
             )
-        rounds_of_users = right_rounds(source, EVERY)
-        if counted != Counter(rounds_of_users):
+        right_of_users = right_counts(source, EVERY)
+        if counted != Counter(right_of_users):
             twice = [each for each, times in counted.items() if times > 1]
-            missing = rounds_of_users - counted.keys()
-            more = counted.keys() - rounds_of_users
+            missing = right_of_users - counted.keys()
+            more = counted.keys() - right_of_users
             found.append(
                 f"WRONG: counts {len(twice)} twice, {len(missing)} missing, {len(more)} too many"
             )
@@ -275,9 +302,11 @@ def soak_server() -> Iterator[tuple[Server, Path | None]]:
             and not subprocess.run([mount, *options], capture_output=True, check=False).returncode
         )
         if is_mounted:
-            stack.callback(subprocess.run, ["umount", "--lazy", str(home)], check=False)
+            stack.callback(subprocess.run, ["umount", str(home)], check=True)
         else:
             print("no disk of its own can be mounted here, so none is filled", flush=True)
+        # Before the disk goes: a server without its data would be left alone.
+        stack.callback(release_embedded_postgres, home)
         server = Server(embedded_postgres(home), home)
         with closing(psycopg.connect(server.dsn, autocommit=True)) as connection:
             connection.execute(f"ALTER SYSTEM SET max_wal_size = '{_LOG_MB}MB'".encode())
@@ -310,8 +339,8 @@ def main() -> int:
     add("--minutes", type=float, default=60, help="how long")
     add("--rate", type=int, default=2_000, help="records a second; bursts have three times as many")
     add("--keys", type=int, default=500, help="users")
-    add("--seed", type=int, default=Random().randrange(1 << 16), help="of the order of strikes")
-    add("--pause", type=float, default=20.0, help="seconds between two strikes")
+    add("--seed", type=int, default=Random().randrange(1 << 16), help="of the order of faults")
+    add("--pause", type=float, default=20.0, help="seconds between two faults")
     add("--write-docs", action="store_true", help=f"put the outcome into {PAGE.name}")
     given = parser.parse_args()
     machine = tables.machine()

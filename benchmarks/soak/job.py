@@ -17,16 +17,16 @@ from benchmarks.soak.jumping_clock import install
 from benchmarks.soak.load import ChangingRate
 from runners.streaming import StreamingRunner
 
-JOB, TOTALS, ROUNDS = "soak", "totals", "rounds"
+JOB, TOTALS, HUNDREDS = "soak", "totals", "hundreds"
 WINDOW_S = 10
-#: A row of `ROUNDS` for so many records of a user.
+#: A row of `HUNDREDS` for so many records of a user.
 EVERY = 100
 
 SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
 
 
 class Settings(NamedTuple):
-    """What a process of the job is started with: its store, the load, and the file with the offset of its clock."""
+    """Settings of a process of the job: its store, the load, and the file with the offset of its clock."""
 
     store: str
     start_us: int
@@ -43,7 +43,7 @@ class Settings(NamedTuple):
         )
 
 
-class Rounds(df.DoFn):
+class CountHundreds(df.DoFn):
     """A row for every so many records of a user."""
 
     requires_time_sorted_input = False
@@ -77,8 +77,8 @@ def build(pipeline: df.Pipeline, settings: Settings) -> None:
     read = pipeline | "read" >> df.Read(settings.source)
     (
         read
-        | "rounds" >> df.ParDo(Rounds(settings.clock))
-        | df.WriteToPostgres(ROUNDS, columns={"user_id": int, "count": int})
+        | "hundreds" >> df.ParDo(CountHundreds(settings.clock))
+        | df.WriteToPostgres(HUNDREDS, columns={"user_id": int, "count": int})
     )
     (
         read

@@ -19,7 +19,7 @@ class Offset:
         self._path, self._looked_s, self._now_us = path, 0.0, 0
 
     def now_us(self) -> int:
-        """What it is now."""
+        """The offset at this moment, in microseconds."""
         now_s = time.monotonic()
         if now_s - self._looked_s > _LOOK_INTERVAL_S:
             self._looked_s = now_s
@@ -38,5 +38,4 @@ def install(path: str) -> None:
     def now_us(_: SystemClock) -> int:
         return time.time_ns() // 1_000 + offset.now_us()
 
-    # Not by name: a method is not to be assigned otherwise.
-    setattr(SystemClock, "now_us", now_us)  # noqa: B010 - see above
+    SystemClock.now_us = now_us  # type: ignore[assignment, method-assign]

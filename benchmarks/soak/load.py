@@ -127,7 +127,7 @@ def right_totals(source: ChangingRate, window_us: int) -> dict[tuple[int, int], 
     }
 
 
-def right_rounds(source: ChangingRate, every: int) -> set[tuple[int, int]]:
+def right_counts(source: ChangingRate, every: int) -> set[tuple[int, int]]:
     """Each user with each multiple of ``every`` up to the number of its records."""
     numbers = np.arange(source.records, dtype=np.int64)
     counts = np.bincount(source.users(numbers), minlength=source.keys)

@@ -1,7 +1,9 @@
 """What a job and its Postgres have at a moment, by name, and whether it grows."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -24,22 +26,31 @@ SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 _PERCENT = 90
 
 
-def of_processes(pid: int, server: int) -> Sample:
+def in_sessions(sessions: Container[int]) -> Iterator[psutil.Process]:
+    """All processes that live now in some sessions, also those whose parents are gone."""
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(pid) in sessions:
+                yield psutil.Process(pid)
+
+
+def of_processes(driver: int, sessions: Container[int], server: int) -> Sample:
     """Memory in MiB (pages that processes share are divided among them), files, threads and processes.
 
     Args:
-        pid: of the job's driver; its descendants count too.
+        driver: the process id of the job's driver.
+        sessions: those of all drivers so far: what a killed one has left behind counts too.
         server: the main process of Postgres.
     """
     found = dict.fromkeys(
         ("driver MiB", "Java MiB", "workers MiB", "Postgres MiB", "files", "threads", "processes"),
         0.0,
     )
-    for process in family(pid):
+    for process in in_sessions(sessions):
         with contextlib.suppress(psutil.Error), process.oneshot():
             of = (
                 "driver"
-                if process.pid == pid
+                if process.pid == driver
                 else "Java"
                 if process.name() == "java"
                 else "workers"
@@ -84,7 +95,7 @@ def of_folder(folder: Path) -> Sample:
 
 @attrs.frozen(kw_only=True)
 class Growth:
-    """What is used in a second part of the time, and in a third that is as long; the first is for warming up."""
+    """The use of one thing in the second and in the last third of the time; NaN where nobody has looked."""
 
     name: str
     before: float
@@ -93,7 +104,7 @@ class Growth:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it is not much more later: a fifth, and what one thing more or less of the kind comes to."""
+        """Whether it is at most a fifth more later, and the slack; False where nobody has looked."""
         return self.after <= 1.2 * self.before + self.slack
 
 
@@ -141,4 +152,4 @@ def _most(
     samples: Iterable[tuple[float, Sample]], name: str, is_in: Callable[[float], bool]
 ) -> float:
     found = sorted(each[name] for at_s, each in samples if is_in(at_s) and name in each)
-    return percentile(found, _PERCENT) if found else 0.0
+    return percentile(found, _PERCENT) if found else math.nan

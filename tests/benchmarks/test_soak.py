@@ -1,5 +1,8 @@
 """The load of the soak is what its right answers are about, and growth is seen."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from random import Random
 from typing import Any
@@ -10,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from benchmarks.soak.load import PHASE_S, PHASES, ChangingRate, right_rounds, right_totals
-from benchmarks.soak.resources import SLACK, growth
-from benchmarks.soak.strikes import STRIKES, rounds
+from benchmarks.soak.faults import FAULTS, in_rounds
+from benchmarks.soak.load import PHASE_S, PHASES, ChangingRate, right_counts, right_totals
+from benchmarks.soak.resources import SLACK, growth, in_sessions
+from tests.waiting import until
 from windowing.timestamps import US_PER_SECOND
 
 WINDOW_US = 10 * US_PER_SECOND
@@ -54,7 +58,7 @@ def test_right_answers_are_those_of_the_records_one_by_one(source: ChangingRate)
             expected.add((user, seen[user]))
 
     assert right_totals(source, WINDOW_US) == totals
-    assert right_rounds(source, 3) == expected
+    assert right_counts(source, 3) == expected
 
 
 @given(source=SOURCES, data=st.data())
@@ -87,8 +91,26 @@ def test_what_grows_is_seen_and_what_goes_up_and_down_is_not(
 
 
 @pytest.mark.parametrize("has_disk", [True, False])
-def test_each_round_has_each_strike_once(*, has_disk: bool) -> None:
-    strikes = rounds(Random(1), has_disk=has_disk)
-    names = set(STRIKES) - (set() if has_disk else {"disk full"})
+def test_each_round_has_each_fault_once(*, has_disk: bool) -> None:
+    found = in_rounds(Random(1), has_disk=has_disk)
+    names = set(FAULTS) - (set() if has_disk else {"disk full"})
     for _ in range(3):
-        assert {next(strikes) for _ in names} == names
+        assert {next(found) for _ in names} == names
+
+
+def test_what_nobody_has_looked_at_is_not_called_bounded() -> None:
+    assert not any(each.is_bounded for each in growth([(float(at_s), {}) for at_s in range(9)]))
+
+
+def test_what_a_process_has_left_behind_is_found() -> None:
+    leaves = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", leaves], stdin=reading, start_new_session=True
+    ) as process:
+        os.close(reading)
+    try:
+        assert [each.pid != process.pid for each in in_sessions({process.pid})] == [True]
+    finally:
+        os.close(writing)
+    until(lambda: not list(in_sessions({process.pid})))

@@ -1,4 +1,4 @@
-"""What is done to a running job: kills, a full disk, a snapshot that is held, checkpoints, jumps of its clock."""
+"""Faults for a running job: kills, a full disk, a snapshot that is held, checkpoints, jumps of its clock."""
 
 import contextlib
 import os
@@ -10,7 +10,6 @@ from pathlib import Path
 from random import Random
 
 import attrs
-import psutil
 import psycopg
 
 from benchmarks.scale.jobs import owners
@@ -19,6 +18,7 @@ from benchmarks.stores import Server, open_snapshot
 from runners.embedded.postgres import embedded_postgres
 from runners.registry import open_store
 
+_WORKER_WAIT_S = 60.0
 _FULL_S = 8.0
 _SNAPSHOT_S = 30.0
 #: Seconds that a clock is ahead, or behind, until it jumps again.
@@ -27,35 +27,46 @@ _JUMPS_S = (0, 2, -2, 60, -60, 3_600)
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What can be struck.
+    """The parts of a running job into which faults are injected.
 
     Attributes:
         server: of Postgres.
         dsn: of the job's database.
-        driver: the process id of the driver that runs now.
+        driver: kills the driver that runs now.
+        is_ours: whether a process, by its id, is one of the job: ids in the store can be those of others by now.
         clock: the file with the offset of the job's clocks.
         disk: the folder of the server's data where it is a disk of its own that may be filled; None: it is not.
     """
 
     server: Server
     dsn: str
-    driver: Callable[[], int]
+    driver: Callable[[], None]
+    is_ours: Callable[[int], bool]
     clock: Path
     disk: Path | None
 
 
 def kill_worker(target: Target, chance: Random) -> None:
-    """Kill -9 of a worker."""
-    with closing(open_store(target.dsn)) as store:
-        found = sorted(set(owners(store, JOB).values()))
-    with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(chance.choice(found)).kill()
+    """Kill -9 of a worker; waits until there is one.
+
+    Raises:
+        TimeoutError: there is none for a minute.
+    """
+    until_s = time.monotonic() + _WORKER_WAIT_S
+    while time.monotonic() < until_s:
+        with closing(open_store(target.dsn)) as store:
+            found = sorted(filter(target.is_ours, set(owners(store, JOB).values())))
+        if found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(chance.choice(found), signal.SIGKILL)
+            return
+        time.sleep(1)
+    raise TimeoutError(f"the job has had no worker for {_WORKER_WAIT_S:.0f} s")
 
 
 def kill_driver(target: Target, _: Random) -> None:
     """Kill -9 of the driver, whose Java and workers have to notice."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(target.driver(), signal.SIGKILL)
+    target.driver()
 
 
 def kill_postgres(target: Target, _: Random) -> None:
@@ -95,7 +106,7 @@ def fill_disk(target: Target, _: Random) -> None:
     embedded_postgres(target.server.home)
 
 
-STRIKES: Mapping[str, Callable[[Target, Random], None]] = {
+FAULTS: Mapping[str, Callable[[Target, Random], None]] = {
     "kill -9 of a worker": kill_worker,
     "kill -9 of the driver": kill_driver,
     "kill -9 of Postgres": kill_postgres,
@@ -107,9 +118,9 @@ STRIKES: Mapping[str, Callable[[Target, Random], None]] = {
 }
 
 
-def rounds(chance: Random, *, has_disk: bool) -> Iterator[str]:
-    """The strikes, in an order of their own in each round."""
-    names = [name for name in STRIKES if has_disk or STRIKES[name] is not fill_disk]
+def in_rounds(chance: Random, *, has_disk: bool) -> Iterator[str]:
+    """Names of faults without end: each once in a round, in an order of its own."""
+    names = [name for name in FAULTS if has_disk or FAULTS[name] is not fill_disk]
     while True:
         chance.shuffle(names)
         yield from names
