@@ -59,6 +59,7 @@ from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.loads import RangeLoad
 from runners.millwheel.model.signals import Signal, SignalNews
+from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.store.port import StoredTimer
 from runners.millwheel.store.postgres.catalog import to_signed
 from runners.millwheel.versions.state_shape import StateShape, state_shapes
@@ -369,7 +370,7 @@ MESSAGES: dict[str, Any] = {
         signals=NEWS,
         routing=ROUTING,
         sent_ms=7,
-        suspects={LOW: 3},
+        suspects=(StepInput((LOW,), RangeId("read", 0), 3, 4),),
     ),
     "ready": messages.Ready(
         **WORKER, ranges=(LOW,), shapes={LOW: RangeShape(KeyRange(0, 8), None)}
@@ -403,7 +404,9 @@ MESSAGES: dict[str, Any] = {
         as_of_ms=7,
     ),
     "failed": messages.Failed(worker="w", error=b"error"),
-    "died": messages.Died(slot=0, at={LOW: 3}, reason="killed", is_silent=True),
+    "died": messages.Died(
+        slot=0, at=(StepInput((LOW, HIGH), None, 3, None),), reason="killed", is_silent=True
+    ),
     "waiting": messages.Waiting(**WORKER, reason="no store"),
     "stop": messages.Stop(),
     "split range": SplitKeys(range_id=LOW, born=HIGH, at=5),

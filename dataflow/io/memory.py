@@ -1,12 +1,39 @@
 """MemorySource: values that are part of the pipeline itself."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+import msgspec
 
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+#: The bytes of a value are the same in every process; of what is no plain value, its class alone is compared.
+_encode = msgspec.msgpack.Encoder(
+    order="deterministic", enc_hook=lambda value: type(value).__qualname__
+).encode
+
+
+def digest_of(values: Iterable[Any]) -> str:
+    """A digest of what is part of a pipeline, for `Source.input_name`: other values have another one.
+
+    Plain values are compared (numbers, texts, times, and lists, dicts and dataclasses of these), of others their
+    classes.
+
+    Args:
+        values: each is compared by itself.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for value in values:
+        try:
+            digest.update(_encode(value))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            # Such as an integer of more than 64 bits.
+            digest.update(_encode(["a value of class", type(value).__qualname__]))
+    return digest.hexdigest()
 
 
 def listed_elements(given: Iterable[Any], what: str) -> list[Any]:
@@ -40,6 +67,11 @@ class MemorySource(Source):
             value.timestamp_us if isinstance(value, TimestampedValue) else MIN_TIMESTAMP_US
             for value in values
         ]
+
+    @property
+    def input_name(self) -> str:
+        """How many elements there are, and a digest of them."""
+        return f"{len(self._values)} elements ({digest_of([*self._values, self._timestamps_us])})"
 
     @property
     def has_event_times(self) -> bool:

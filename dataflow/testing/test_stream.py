@@ -19,7 +19,7 @@ import attrs
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
 from dataflow.io.create import Read
-from dataflow.io.memory import listed_elements
+from dataflow.io.memory import digest_of, listed_elements
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
@@ -224,6 +224,16 @@ class _ScriptSource(Source):
 
     def __init__(self, events: Sequence[_Event]) -> None:
         self._events = tuple(events)
+
+    @property
+    def input_name(self) -> str:
+        """How many events the script has, and a digest of them."""
+        parts = [
+            part
+            for event in self._events
+            for part in (*event.values, attrs.evolve(event, values=()))
+        ]
+        return f"{len(self._events)} events ({digest_of(parts)})"
 
     def splits(self, desired: int) -> Sequence[int]:
         return [0]

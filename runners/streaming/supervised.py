@@ -12,13 +12,14 @@ import os
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 from dataflow.times import in_words
 from runners.core.user_code.poison import Trial
 from runners.errors import StoreError, StoreRestartedError, StoreUnreachableError
-from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.model.troubles import reason_of
+from runners.millwheel.wire.plain_fields import layout_of
 from runners.spark.trials import ForkedTrial, ending, fork, kill, wait_for
 from runners.stored.framing import frame, unframed
 from runners.system_clock import SystemClock
@@ -28,8 +29,9 @@ _HEAD = struct.Struct(
     "<qii"
 )  # since when user code is at work (0: it is not; -1: a trial is), and the lengths of both texts
 _ON_TRIAL = -1
-#: The kind of frame that has the ranges: computation, index and bundle of each.
+#: The kind of frame that has the input of the step, as messages have it.
 _AT = "at"
+_LAYOUT = layout_of(tuple[StepInput, ...])
 _LOOK_INTERVAL_MS = 100
 _FINE, _FAILED = 0, 1
 #: SQLSTATE classes of errors that pass by themselves.
@@ -44,9 +46,9 @@ class SharedPage:
         self._map, self._clock = mmap.mmap(-1, _PAGE_BYTES), SystemClock()
         self._since_ms = self._at_bytes = self._reason_bytes = 0
 
-    def begin(self, at: Mapping[RangeId, int]) -> None:
-        """User code works on ranges from here on."""
-        packed = frame(_AT, [(each.computation, each.index, bundle) for each, bundle in at.items()])
+    def begin(self, at: Sequence[StepInput]) -> None:
+        """User code works on this input from here on."""
+        packed = frame(_AT, _LAYOUT.write(at))
         if len(packed) > _AT_BYTES:
             packed = b""
         self._map[_HEAD.size : _HEAD.size + len(packed)] = packed
@@ -82,17 +84,17 @@ class SharedPage:
         return now_ms - since_ms if since_ms > 0 else 0
 
     def forget(self) -> None:
-        """Drop the ranges: where the worker was does not matter."""
+        """Drop the input: where the worker was does not matter."""
         self._since_ms = self._at_bytes = 0
         self._write_head()
 
-    def read(self) -> tuple[Mapping[RangeId, int], str]:
+    def read(self) -> tuple[Sequence[StepInput], str]:
         """Where a worker that has ended was, if that is a cause of its end, and the reason that it recorded."""
         since_ms, at_bytes, reason_bytes = _HEAD.unpack_from(self._map)
-        at: Mapping[RangeId, int] = {}
+        at: Sequence[StepInput] = ()
         if (since_ms or reason_bytes) and at_bytes:
-            (places,) = unframed(_AT, self._map[_HEAD.size : _HEAD.size + at_bytes])
-            at = {RangeId(computation, index): bundle for computation, index, bundle in places}
+            (inputs,) = unframed(_AT, self._map[_HEAD.size : _HEAD.size + at_bytes])
+            at = _LAYOUT.value_of(inputs)
         reason = self._map[_PAGE_BYTES - reason_bytes :] if reason_bytes else b""
         return at, reason.decode("utf-8", "replace")
 
@@ -116,8 +118,8 @@ class PageWatch:
         self.alive: Callable[[], None] = lambda: None
         self.trial: Trial | None = ForkedTrial(step_timeout_ms, self._begin_trial, self._end_trial)
 
-    def begin(self, at: Mapping[RangeId, int]) -> None:
-        """User code works on these ranges."""
+    def begin(self, at: Sequence[StepInput]) -> None:
+        """User code works on this input."""
         self._page.begin(at)
 
     def end(self) -> None:
@@ -138,11 +140,11 @@ class WorkerEndedError(Exception):
 
     Args:
         reason: as the worker recorded it, or how its process ended.
-        at: the last bundle of each range that it was at.
+        at: the input that it was working on.
         is_silent: whether it could not report why.
     """
 
-    def __init__(self, reason: str, at: Mapping[RangeId, int], *, is_silent: bool) -> None:
+    def __init__(self, reason: str, at: Sequence[StepInput], *, is_silent: bool) -> None:
         super().__init__(reason)
         self.reason, self.at, self.is_silent = reason, at, is_silent
 

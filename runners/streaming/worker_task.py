@@ -70,7 +70,9 @@ class WorkerLaunch:
                 lambda watch: self._work(slot, attempt, plan, watch), self.options.step_timeout_ms
             )
         except WorkerEndedError as ended:
-            died = Died(slot=slot, at=ended.at, reason=ended.reason, is_silent=ended.is_silent)
+            died = Died(
+                slot=slot, at=tuple(ended.at), reason=ended.reason, is_silent=ended.is_silent
+            )
             send_last(self.keys, self.master, encode(died))
             raise
 

@@ -1,5 +1,6 @@
 """A record that ends the process which works on it is a dead letter, and everything else is as without it."""
 
+import random
 from typing import Any
 
 import pytest
@@ -8,14 +9,18 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.wire.messages import Died, encode
 from runners.millwheel.worker.caution import Caution
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.spark.trials import ForkedTrial
+from runners.testing.scripted_source import Batch
+from runners.testing.simulator.dice import Dice
+from runners.testing.simulator.fault import Fault
 from runners.testing.simulator.process import Steps, WorkerProcess
 from tests.effort import costly
 from tests.simulation import test_worker_crashes
+from tests.simulation.test_signals import GatedSource, has_read
 from tests.simulation.test_worker_crashes import batches, scripted
 
 pytestmark = pytest.mark.slow
@@ -29,22 +34,22 @@ class Seen:
     """A `runners.streaming.supervised.PageWatch` for a process that is simulated; but its trials are real ones."""
 
     def __init__(self) -> None:
-        self.at: dict[RangeId, int] = {}
+        self.at: tuple[StepInput, ...] = ()
         self.trial = ForkedTrial(None, lambda: None, lambda: None)
 
     def begin(self, at: Any) -> None:
-        self.at = dict(at)
+        self.at = tuple(at)
 
     def end(self) -> None:
-        self.at = {}
+        self.at = ()
 
 
 class Mortal:
     """A worker whose process ends with what ends it, and somebody beside it who reports it."""
 
-    def __init__(self, worker: Any, process: WorkerProcess, watch: Seen) -> None:
-        self.worker, self.process, self.watch = worker, process, watch
-        worker._caution = Caution(worker._computations, watch)
+    def __init__(self, worker: Any, process: WorkerProcess, watch: Seen, dice: Dice) -> None:
+        self.worker, self.process, self.watch, self._dice = worker, process, watch, dice
+        worker._caution = worker._compactor._caution = Caution(worker._computations, watch)
 
     def step(self) -> bool:
         try:
@@ -52,6 +57,8 @@ class Mortal:
         except Gone:
             died = Died(slot=self.process.slot, at=self.watch.at, reason="it ended", is_silent=True)
             self.process.die()
+            # What waits now waits for another worker.
+            self._dice.struck[Fault.CRASH] += 1
             self.process.network.put((self.process.name, "master"), encode(died))
             return True
 
@@ -59,7 +66,7 @@ class Mortal:
 class Cluster(test_worker_crashes.Cluster):
     def start_worker(self, slot: int) -> Steps:
         process = self._starting
-        return Mortal(super().start_worker(slot), process, Seen())
+        return Mortal(super().start_worker(slot), process, Seen(), self.dice)
 
 
 def deadly(deaths: frozenset[int]) -> Any:
@@ -176,3 +183,100 @@ def test_without_tries_the_job_ends() -> None:
 
     with pytest.raises(df.DataflowError, match="have ended at one step of read"):
         cluster.run()
+
+
+#: With deadly records in both of the ranges that a worker has, or in one of them while the other goes on.
+SPREADS = [12, 14]
+
+
+def of_many(number: int) -> tuple[df.Pipeline, list[int], frozenset[int]]:
+    """Deadly records among many in a stateful DoFn, whose keys are many too."""
+    values = list(range(3_000))
+    deaths = frozenset(random.Random(number).sample(values, number))
+    batches = [[(value, 0) for value in values[n : n + 50]] for n in range(0, len(values), 50)]
+    pipeline = df.Pipeline(DirectRunner())
+    reads = [
+        pipeline | f"read {name}" >> df.Read(scripted(some, 0))
+        for name, some in (("first", batches[:45]), ("second", batches[45:]))
+    ]
+    (
+        tuple(reads)
+        | "both" >> df.Flatten()
+        | "pair" >> df.Map(lambda v: (v % 97, v))
+        | "keep" >> df.ParDo(KeepValues(deadly(deaths)))
+        | "row" >> df.Map(lambda value: {"value": value})
+        | "write" >> df.WriteToPostgres("kept", columns={"value": int}, key=["value"])
+    )
+    return pipeline, values, deaths
+
+
+class KeepValues(Keep):
+    def process(self, element: Any, total: Any = df.DoFn.StateParam(Keep.TOTAL)) -> Any:
+        total.write((total.read() or 0) + 1)
+        yield self.strike(element[1])
+
+
+@pytest.mark.parametrize("number", SPREADS)
+def test_each_of_several_behind_a_grouping_is_found(number: int) -> None:
+    """A range goes on with the deliveries of other senders, and other ranges of its worker with all of theirs."""
+    pipeline, values, deaths = of_many(number)
+    cluster = Cluster(pipeline.graph(), number, 0.0, options=WorkerOptions(tries=2))
+    cluster.run()
+
+    (table,) = pipeline.graph().tables()
+    assert {value for (value,) in cluster.store.read_table(table)} == set(values) - deaths
+    assert len(cluster.store.read_dead_letters("sim")) == number
+
+
+@pytest.mark.parametrize("number", SPREADS)
+def test_several_behind_a_grouping_end_the_job_without_tries(number: int) -> None:
+    pipeline, _, _ = of_many(number)
+    cluster = Cluster(pipeline.graph(), number, 0.0)
+
+    with pytest.raises(df.DataflowError, match="have ended at one step of keep"):
+        cluster.run()
+
+
+@pytest.mark.parametrize("tries", [None, 2])
+def test_where_a_signal_fires(tries: int | None) -> None:
+    """It is given to windows before anything else is done, so nothing else gets further either."""
+    values = range(40)
+    source = GatedSource([Batch([value], [0]) for value in values])
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | "read" >> df.Read(source)
+        | "pair" >> df.Map(lambda v: (v % 10, v))
+        | "on request"
+        >> df.WindowInto(
+            df.GlobalWindows(),
+            trigger=df.Repeatedly(df.AfterSignal("flush")),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+        )
+        | "list" >> df.GroupByKey()
+        | "key" >> df.Map(lambda pair: pair[0])
+        | "strike" >> df.Map(deadly(frozenset({3, 4})))
+        | "row" >> df.Map(lambda key: {"key": key})
+        | "write" >> df.WriteToPostgres("keys", columns={"key": int}, key=["key"])
+    )
+    cluster = Cluster(pipeline.graph(), 1, 0.0, options=WorkerOptions(tries=tries))
+    source.gates = [len(values)]
+    cluster.run_until(lambda: has_read(cluster, source.gates))
+    cluster.store.send_signal("sim", "flush")
+    source.gates = [len(values) + 1]
+    if tries is None:
+        with pytest.raises(df.DataflowError, match=r"have ended at one step of list\[\d\]"):
+            cluster.run()
+        return
+    cluster.run()
+
+    (table,) = pipeline.graph().tables()
+    assert {key for (key,) in cluster.store.read_table(table)} == set(range(10)) - {3, 4}
+    assert len(cluster.store.read_dead_letters("sim")) == 2
+    suspects = [
+        suspect
+        for process in cluster.workers
+        if process is not None and process.worker is not None
+        for suspect in process.worker._caution._suspects
+    ]
+    assert suspects == []  # nothing runs on trial any more: all that was due is done

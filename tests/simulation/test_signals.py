@@ -178,7 +178,7 @@ def test_each_window_gets_a_signal_once_for_all_that_was_read(
     cluster = Cluster(pipeline.graph(), seed, crash_rate, options=FEW_CELLS, without=lost)
     for phase in read:
         source.gates = [gate + len(split) for gate, split in zip(source.gates, phase, strict=True)]
-        cluster.run_until(lambda: _has_read(cluster, source.gates))
+        cluster.run_until(lambda: has_read(cluster, source.gates))
         for _ in range(signals):
             sent = cluster.store.send_signal("sim", "flush")
         cluster.run_until(lambda up_to=sent: _has_arrived(cluster, up_to))  # type: ignore[misc]
@@ -209,7 +209,7 @@ def test_a_window_that_opens_after_a_crash_gets_no_signal_from_before(seed: int)
             process.die()
     cluster.start_driver()
     source.gates = [2, 0]
-    cluster.run_until(lambda: _has_read(cluster, source.gates))
+    cluster.run_until(lambda: has_read(cluster, source.gates))
     source.gates = [3, 1]
     cluster.run()
 
@@ -280,7 +280,7 @@ def test_panes_add_up_whenever_signals_come(
     assert (0, 0, 0) == _left(cluster)
 
 
-def _has_read(cluster: Cluster, gates: Sequence[int]) -> bool:
+def has_read(cluster: Cluster, gates: Sequence[int]) -> bool:
     """Whether every split has committed all that it is let."""
     job = cluster.store.read_job("sim")
     assert job is not None

@@ -431,7 +431,7 @@ class Master:
             assign = Assign(
                 ranges=tuple(each for each in ranges if each not in self._shapes.unborn),
                 routing=self._shapes.routing,
-                suspects=self._deaths.suspects(ranges),
+                suspects=tuple(self._deaths.suspects(ranges)),
                 commits=self.witness.known_of({each.computation for each in ranges}),
                 **self._news(),
             )

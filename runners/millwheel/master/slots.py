@@ -125,10 +125,10 @@ def live_slots(slots: Sequence[Slot], now_ms: int) -> list[int]:
 def idle_splits(
     slots: Sequence[Slot], owners: Mapping[RangeId, int], now_ms: int
 ) -> Collection[RangeId]:
-    """Source splits that hold no watermark back: the worker of their slot polled them within its lease, with no result.
+    """Source splits that hold no watermark back: the worker of their slot polled them a moment ago, with no result.
 
-    A report on a split ends with the worker, with its lease, and when the split goes to another slot: what comes into a
-    split that no worker reads is not known.
+    A report on a split ends with the worker, after `LEASE_TTL_MS`, and when the split goes to another slot: what comes
+    into a split that no worker reads is not known.  The longer lease of a slow worker does not make it hold for longer.
 
     Args:
         slots: all of the job.
@@ -138,7 +138,7 @@ def idle_splits(
     return {
         range_id
         for index, slot in enumerate(slots)
-        if slot.idle and now_ms - slot.as_of_ms <= slot.lease_ttl_ms
+        if slot.idle and now_ms - slot.as_of_ms <= LEASE_TTL_MS
         for range_id in slot.idle
         if owners.get(range_id) == index
     }

@@ -31,6 +31,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _STATE = "state "
 #: Parts that the descriptions of jobs of older versions do not have.
 _NOTED_SINCE = ("input name", "accumulator", "columns", "combined by")
+#: The name of an input that has none.
+_NO_NAME = "None"
 
 
 @attrs.frozen
@@ -67,7 +69,7 @@ class StateShape:
         """Why code of shape ``new`` cannot read this state; empty if it can.
 
         State that only the new DoFn declares is empty for every key that there is already, so it can be read.  What was
-        not noted of a job of an old version is assumed to be unchanged.
+        not noted of a job of an old version, or not known of its input, is assumed to be unchanged.
         """
         names = dict.fromkeys([*self.parts, *new.parts])
         return [
@@ -75,6 +77,7 @@ class StateShape:
             for name in names
             if self.parts.get(name) != new.parts.get(name)
             and not (name.startswith((_STATE, *_NOTED_SINCE)) and name not in self.parts)
+            and not (name == "input name" and self.parts[name] == _NO_NAME)
         ]
 
 
@@ -92,7 +95,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         ids = operation.record_ids
         return {
             "source": type(operation.source).__qualname__,
-            "input name": str(operation.source.input_name),
+            "input name": operation.source.input_name or _NO_NAME,
             "record ids": "none" if ids is None else f"for {ids.slack_us} us",
         }
     pcollection = plan.graph.pcollections[stage.root.inputs[0]]

@@ -12,6 +12,7 @@ from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, Spl
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.signals import SignalNews
+from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.wire.plain_fields import layout_of
 from runners.stored.framing import current_format, frame, number_of, opened
 
@@ -31,7 +32,7 @@ class Assign:
 
     Attributes:
         inputs_us, percentiles_us, signals, sent_ms: what to start from, as in `Watermarks`.
-        suspects: ranges whose next step has ended a process, and how many bundles of each were committed by then.
+        suspects: input of them that has ended a process.
         commits: how far all ranges of their computations are committed, as far as it was reported to the master.
     """
 
@@ -41,7 +42,7 @@ class Assign:
     signals: SignalNews
     routing: Routing
     sent_ms: int
-    suspects: Mapping[RangeId, int]
+    suspects: tuple[StepInput, ...]
     commits: Mapping[RangeId, CommitMark] = attrs.field(factory=dict)
 
 
@@ -171,13 +172,12 @@ class Died:
     """From the process that watches a worker to the master: the worker has ended, or its work has failed, and why.
 
     Attributes:
-        at: the ranges whose records it was working on, and how many bundles of each were committed by then; none where
-            it was not in user code.
+        at: the input that it was working on; none where it was not in user code.
         is_silent: the process has ended without an error, so the code itself ended it.
     """
 
     slot: int
-    at: Mapping[RangeId, int]
+    at: tuple[StepInput, ...]
     reason: str
     is_silent: bool
 

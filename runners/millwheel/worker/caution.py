@@ -6,21 +6,24 @@ the range runs user code on trial, in a process of its own (`Watch.trial`), befo
 found in the same way as one for which user code raises (`runners.core.user_code.poison`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from runners.core.user_code.poison import Trial
-from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.step_input import StepInput
+from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.owned_computation import Computation
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.worker_step import WorkerStep
 
 
 class Watch(Protocol):
     """Watches the process of a worker from outside."""
 
-    def begin(self, at: Mapping[RangeId, int]) -> None:
-        """Note that user code starts on these ranges, and how many bundles of each are committed."""
+    def begin(self, at: Sequence[StepInput]) -> None:
+        """Note that user code starts on this input."""
 
     def end(self) -> None:
         """Note that user code has returned."""
@@ -33,7 +36,7 @@ class Watch(Protocol):
 class _Unwatched:
     trial: Trial | None = None
 
-    def begin(self, at: Mapping[RangeId, int]) -> None:
+    def begin(self, at: Sequence[StepInput]) -> None:
         """Do nothing: no process watches."""
 
     def end(self) -> None:
@@ -42,6 +45,29 @@ class _Unwatched:
 
 #: For workers that no process watches.
 UNWATCHED: Watch = _Unwatched()
+
+
+def of_split(owned: OwnedRange) -> Sequence[StepInput]:
+    """The next records of a split."""
+    return (StepInput((owned.range_id,), None, owned.bundle, owned.bundle),)
+
+
+def of_deliveries(deliveries: Sequence[Deliver]) -> Sequence[StepInput]:
+    """Deliveries to the ranges of one computation, in the order of their channels."""
+    spans: dict[Channel, tuple[int, int]] = {}
+    for each in deliveries:
+        first, _ = spans.get(each.channel, (each.sequence, 0))
+        spans[each.channel] = first, each.sequence
+    return [
+        StepInput((channel.receiver,), channel.sender, first, last)
+        for channel, (first, last) in spans.items()
+    ]
+
+
+def of_due(ranges: Collection[OwnedRange]) -> Sequence[StepInput]:
+    """What is due in the ranges of one computation, by its clocks or by signals."""
+    names = tuple(sorted(owned.range_id for owned in ranges))
+    return (StepInput(names, None, sum(owned.bundle for owned in ranges), None),)
 
 
 class Caution:
@@ -54,20 +80,20 @@ class Caution:
 
     def __init__(self, computations: Mapping[str, Computation], watch: Watch) -> None:
         self._computations, self._watch = computations, watch
-        self._suspects: dict[RangeId, int] = {}
+        self._suspects: list[StepInput] = []
 
-    def suspect(self, ranges: Mapping[RangeId, int]) -> None:
-        """Note ranges whose next step has ended a process, by how many bundles were committed then."""
+    def suspect(self, inputs: Collection[StepInput]) -> None:
+        """Note input that has ended a process."""
         if self._watch.trial is not None:
-            self._suspects.update(ranges)
+            self._suspects.extend(inputs)
 
     @contextmanager
-    def at(self, ranges: Iterable[OwnedRange]) -> Iterator[None]:
-        """Report that user code runs on ranges of one computation; on trial first, if it has ended a process here."""
-        at = {owned.range_id: owned.bundle for owned in ranges}
-        is_suspect = bool(self._suspects) and self._are_suspect(at)
-        computation = self._computations[next(iter(at)).computation] if is_suspect else None
-        self._watch.begin(at)
+    def at(self, inputs: Sequence[StepInput]) -> Iterator[None]:
+        """Report that user code runs on input of one computation; on trial first, if it has ended a process here."""
+        computation = None
+        if self._suspects and self._are_suspect(inputs):
+            computation = self._computations[inputs[0].ranges[0].computation]
+        self._watch.begin(inputs)
         try:
             if computation is not None:
                 computation.try_first(self._watch.trial)
@@ -80,11 +106,44 @@ class Caution:
         if computation is not None:
             computation.try_first(None)
 
-    def _are_suspect(self, at: Mapping[RangeId, int]) -> bool:
-        known = self._suspects.keys() & at.keys()
-        if any(at[each] != self._suspects[each] for each in known):
-            # A step is of several ranges: it is over for all when one of them has committed it.
-            for each in known:
-                del self._suspects[each]
-            return False
-        return bool(known)
+    def of_steps(
+        self, ranges: Collection[OwnedRange], steps: Iterable[WorkerStep]
+    ) -> Iterator[WorkerStep]:
+        """Yield steps that run user code on what is due in ranges of one computation, each reported by itself."""
+        remaining = iter(steps)
+        while True:
+            with self.at(of_due(ranges)):
+                step = next(remaining, None)
+            if step is None:
+                return
+            yield step
+
+    def nothing_due(self, name: str) -> None:
+        """Note that nothing is due in a computation: what was due when a process ended is done."""
+        if self._suspects:
+            self._suspects = [
+                each
+                for each in self._suspects
+                if each.last is not None or each.ranges[0].computation != name
+            ]
+
+    def _are_suspect(self, inputs: Sequence[StepInput]) -> bool:
+        suspects, is_suspect = [], False
+        for suspect in self._suspects:
+            found = next((each for each in inputs if _is_like(each, suspect)), None)
+            if found is None:
+                suspects.append(suspect)
+            elif suspect.last is None or found.first <= suspect.last:
+                suspects.append(suspect)
+                is_suspect = True
+        self._suspects = suspects
+        return is_suspect
+
+
+def _is_like(one: StepInput, other: StepInput) -> bool:
+    """Whether they are of one kind, of the same sender, and to the same range or to some of the same ranges."""
+    return (
+        one.sender == other.sender
+        and (one.last is None) == (other.last is None)
+        and not set(one.ranges).isdisjoint(other.ranges)
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from runners.core.ground.clock import Clock
+from runners.millwheel.worker.caution import Caution
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_computation import Computation
@@ -17,18 +18,23 @@ class Compactor:
     Args:
         computations: all of the worker.
         committer: its committer.
+        caution: is notified before user code merges what goes into cells.
         clock: for how long it has had nothing to do.
     """
 
     def __init__(
-        self, computations: Mapping[str, Computation], committer: Committer, clock: Clock
+        self,
+        computations: Mapping[str, Computation],
+        committer: Committer,
+        caution: Caution,
+        clock: Clock,
     ) -> None:
         self._computations = {
             name: each
             for name, each in computations.items()
             if isinstance(each, GroupingComputation)
         }
-        self._committer, self._clock = committer, clock
+        self._committer, self._caution, self._clock = committer, caution, clock
         self._worked_ms = clock.monotonic_ms()
 
     def is_compacted(self, *, in_cells: bool) -> bool:
@@ -83,7 +89,8 @@ class Compactor:
         if not computation.state.windows.owners:
             return
         self._committer.flush(name)
-        for step in computation.window_steps.relieve(self._clock.now_us()):
+        steps = computation.window_steps.relieve(self._clock.now_us())
+        for step in self._caution.of_steps(computation.state.ranges.values(), steps):
             self._committer.commit_at_once(step)
 
     def _compact(self, name: str, computation: GroupingComputation) -> bool:

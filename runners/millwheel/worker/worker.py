@@ -52,7 +52,14 @@ from runners.millwheel.wire.messages import (
     encode,
 )
 from runners.millwheel.wire.transport import Transport
-from runners.millwheel.worker.caution import UNWATCHED, Caution, Watch
+from runners.millwheel.worker.caution import (
+    UNWATCHED,
+    Caution,
+    Watch,
+    of_deliveries,
+    of_due,
+    of_split,
+)
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.courier import Courier
@@ -137,7 +144,7 @@ class Worker:
             HELD_UP_REPORTED_AFTER_MS,
             lambda place, reason, *, is_over: self.report_waiting(reason, place, is_over=is_over),
         )
-        self._compactor = Compactor(self._computations, self._committer, clock)
+        self._compactor = Compactor(self._computations, self._committer, self._caution, clock)
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
@@ -257,8 +264,11 @@ class Worker:
         news, self._news = self._news, None
         worked = False
         if news is not None:
-            for computation in self._computations.values():
-                for step in computation.on_signals(news, self._clock.now_us()):
+            for name, computation in self._computations.items():
+                steps = computation.on_signals(news, self._clock.now_us())
+                if isinstance(computation, GroupingComputation) and computation.stage.signals:
+                    steps = self._caution.of_steps(self._owned(name), steps)
+                for step in steps:
                     self._committer.commit(step)
                     worked = True
         return worked
@@ -269,7 +279,7 @@ class Worker:
         if not deliveries:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)
-        with self._caution.at(self._owned(name)):
+        with self._caution.at(of_deliveries(deliveries)):
             step = computation.deliveries.take_in(deliveries, self._clock.now_us())
         self._committer.commit(step, channels)
         return True
@@ -278,8 +288,9 @@ class Worker:
         """Fire some of what is due, so that other computations get their turn; returns whether anything was due."""
         clocks = self._clocks_of(name)
         if not computation.firing.has_due(clocks):
+            self._caution.nothing_due(name)
             return False
-        with self._caution.at(self._owned(name)):
+        with self._caution.at(of_due(self._owned(name))):
             step = computation.firing.advance(clocks)
         self._committer.commit(step)
         return True
@@ -321,7 +332,7 @@ class Worker:
             if not allowed:
                 continue
             open_bytes -= owned.outbox.open_bytes
-            with self._caution.at([owned]):
+            with self._caution.at(of_split(owned)):
                 step, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
             self._pace.spend(owned.range_id, count)
             self._committer.commit(step)

@@ -1,7 +1,8 @@
 """Polls: the findings of every poll of every source split, which decide when event time may go on without a split.
 
 **Invariant** (I5): event time goes past the reported watermark of a split only while the split has an owner that has
-polled it within the lease, and has found nothing.  What is lost, on its way or stopped holds the watermark back.
+polled it within the last `LEASE_TTL_MS`, and has found nothing.  What is lost, on its way or stopped holds the
+watermark back.
 """
 
 from collections import defaultdict
@@ -122,8 +123,12 @@ class Polls:
         owner = next((each for each in slots if each.worker == reader), None)
         idle_ms = self._idle_ms.get((range_id, reader))
         now_ms = self._clock.monotonic_ms()
-        if owner is None or idle_ms is None or now_ms - idle_ms > owner.lease_ttl_ms:
-            why = "nobody has" if owner is None else "has not been polled in vain within its lease"
+        if owner is None or idle_ms is None or now_ms - idle_ms > LEASE_TTL_MS:
+            why = (
+                "nobody has"
+                if owner is None
+                else f"has not been polled in vain for {LEASE_TTL_MS} ms"
+            )
             raise InvariantError(
                 f"I5: the input watermark of {name} goes on to {watermark_us} us without {range_id}, which has "
                 f"reported {output_watermark_us} us and {why}"

@@ -16,13 +16,21 @@ import pytest
 from dataflow.errors import TransformError
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.step_input import StepInput
 from runners.spark.trials import ForkedTrial
 from runners.streaming import supervised
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
 from tests.waiting import LONG_MS, until
 
 _T = TypeVar("_T", bound=Exception)
-AT = {RangeId("read", 1): 7}
+SENDER = RangeId(
+    "a name that is longer than others, as those of transforms within transforms are", 9
+)
+AT = (
+    StepInput((RangeId("read", 1),), None, 7, 7),
+    StepInput((RangeId("sum", 2), RangeId("sum", 3)), None, 12, None),
+    *[StepInput((RangeId("sum", n),), SENDER, n, 2**40) for n in range(64)],
+)
 _NUMBER = struct.Struct("<q")
 
 
@@ -162,19 +170,19 @@ def test_a_worker_that_is_killed_outside_of_user_code_accuses_no_range() -> None
         watch.end()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    assert caught(WorkerEndedError, lambda: run_supervised(work, None)).at == {}
+    assert caught(WorkerEndedError, lambda: run_supervised(work, None)).at == ()
 
 
 @pytest.mark.parametrize(
     ("error", "at"),
     [
         (StoreError("Postgres refused: no such column"), AT),
-        (StoreUnreachableError("no connection to Postgres"), {}),
-        (ValueError("something else"), {}),
+        (StoreUnreachableError("no connection to Postgres"), ()),
+        (ValueError("something else"), ()),
     ],
 )
 def test_the_last_words_of_a_worker_are_its_first_cause(
-    error: Exception, at: dict[RangeId, int]
+    error: Exception, at: tuple[StepInput, ...]
 ) -> None:
     """A store that refuses what a step writes refuses it of the next worker, too; one that is away does not."""
 

@@ -104,7 +104,7 @@ class Slot:
 
     def _end(self, now_ms: int) -> None:
         """Its commit was refused: the task beside the process reports that, and Spark starts the next one."""
-        self._send(Died(slot=self._number, at={}, reason="fenced", is_silent=False))
+        self._send(Died(slot=self._number, at=(), reason="fenced", is_silent=False))
         self._name, self._starts_ms = "", now_ms + RESTART_MS
 
     def _send(self, message: object) -> None:

@@ -207,6 +207,19 @@ def test_a_split_whose_worker_is_silent_holds_everybody_back_when_its_lease_is_o
     assert job.is_waiting()
 
 
+def test_a_poll_counts_no_longer_where_the_slot_has_a_longer_lease() -> None:
+    """Its workers were slow before, and are given more time; what comes into the split meanwhile is not late."""
+    for ms, is_waiting in ((LEASE_TTL_MS - 200, False), (LEASE_TTL_MS + 200, True)):
+        made = Job()
+        slot = made.master._slots[made.slot_of[QUIET]]
+        slot.expired = "slow"
+        slot.forgive("slow")
+        assert slot.lease_ttl_ms > LEASE_TTL_MS
+        made.report(made.quiet, {QUIET: QUIET_US}, idle=[QUIET])
+        made.wait(ms)
+        assert made.is_waiting() == is_waiting
+
+
 def test_a_split_that_moves_holds_everybody_back_until_it_is_polled_where_it_is(job: Job) -> None:
     other = 1 - job.slot_of[QUIET]
     job.move(QUIET, other)

@@ -1,5 +1,7 @@
 """What the plan of an update names as kept, begun anew and lost."""
 
+import datetime as dt
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ import dataflow as df
 from dataflow.combiners import tuple_of
 from dataflow.computations import CsvInjector, CsvWatcher
 from dataflow.errors import PipelineError
+from dataflow.testing import TestStream
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import JobMismatchError, UpdateRefusedError
@@ -289,6 +292,67 @@ def test_every_source_of_files_states_what_it_reads(read: Any, other: str, tmp_p
     ((label, shape),) = one.items()
     (reason,) = shape.unreadable(two[label])
     assert reason.startswith("input name was ")
+
+
+ELEMENTS: list[Any] = [1, "one", {"a": [1, {2, 3}]}, dt.date(2026, 1, 1), 2**70]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (df.Create([1, 2]), df.Create([1, 2, 3])),
+        (df.Create(ELEMENTS), df.Create([*ELEMENTS[:2], {"a": [1, {2, 4}]}, *ELEMENTS[3:]])),
+        (df.Create(ELEMENTS), df.Create([*ELEMENTS[:-1], "int"])),
+        (
+            df.Create([df.TimestampedValue(2**70, 1)]),
+            df.Create([df.TimestampedValue(2**70, 2)]),
+        ),
+        (TestStream().add_elements([1, 2**70]), TestStream().add_elements([2, 2**70])),
+        (
+            TestStream().add_elements([1]).advance_watermark_to(5),
+            TestStream().add_elements([1]).advance_watermark_to(6),
+        ),
+    ],
+)
+def test_elements_of_the_pipeline_are_its_input(one: Any, other: Any) -> None:
+    """What was added is not read where the job was, so that it goes on there is no answer."""
+
+    def built(source: Any) -> Build:
+        return lambda p: p | "read" >> source | "sum" >> df.Map(str)
+
+    store = MemoryStore()
+    opened(built(one), store)
+    opened(built(one), store)
+    with pytest.raises(JobMismatchError, match=r"input name was \d+ \w+ \(\w+\), is \d+ \w+ \("):
+        opened(built(other), store)
+
+
+def test_elements_have_the_same_name_in_every_process() -> None:
+    """Sets and texts have another order and hash in each."""
+    code = (
+        "import dataflow as df; from dataflow.io.memory import digest_of;"
+        "print(digest_of([{str(n) for n in range(9)}, {'b': 1, 'a': 2}, object(), 2**70, frozenset('abc')]))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in (1, 2)
+    }
+
+    assert len(found) == 1
+    assert found != {""}
+
+
+def test_a_source_that_begins_to_state_what_it_reads_goes_on() -> None:
+    shape = StateShape({"input name": "None", "source": "S"})
+
+    assert shape.unreadable(StateShape({"input name": "a.csv", "source": "S"})) == []
+    assert shape.unreadable(StateShape({"input name": "a.csv", "source": "T"}))
 
 
 def test_another_table_is_announced_and_nothing_is_lost_in_silence() -> None:

@@ -90,7 +90,7 @@ class Job:
             signals=signals,
             routing=self.routing,
             sent_ms=0,
-            suspects={},
+            suspects=(),
         )
         self.master.send(name, encode(assign))
 

@@ -51,7 +51,7 @@ class Asked:
             signals=SignalNews(),
             routing=Routing(number=1, keys={HEAD: WHOLE}),
             sent_ms=0,
-            suspects={},
+            suspects=(),
         )
         return self.ask(assign)
 
