@@ -109,7 +109,12 @@ class Caution:
     def of_steps(
         self, ranges: Collection[OwnedRange], steps: Iterable[WorkerStep]
     ) -> Iterator[WorkerStep]:
-        """Yield steps that run user code on what is due in ranges of one computation, each reported by itself."""
+        """Yield steps that run user code on what is due in ranges of one computation, each reported by itself.
+
+        Args:
+            ranges: of the computation.
+            steps: made one by one, as they are asked for.
+        """
         remaining = iter(steps)
         while True:
             with self.at(of_due(ranges)):

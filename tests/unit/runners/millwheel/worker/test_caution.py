@@ -85,7 +85,7 @@ def test_deliveries_until_those_that_come_are_behind_them() -> None:
     assert [steps.on_trial(deliveries(*span)) for span in spans] == [True, True, True, False, False]
 
 
-def test_deliveries_of_one_sender_say_nothing_of_those_of_another_one() -> None:
+def test_deliveries_of_one_sender_and_those_of_another_one_are_apart() -> None:
     steps = Steps(deliveries(3, 5))
 
     assert not steps.on_trial(deliveries(1, 90, OTHER))
