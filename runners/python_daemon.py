@@ -15,13 +15,14 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 _ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
-#: The code of our tasks, and what they import first when they are at work: a worker has it from here.
+#: The code of our tasks, and what they import first when they are at work: a worker has it from here.  Ours is first: a
+#: Python that lacks it, and what it needs, is reported as such.
 _IMPORTED = (
-    "pyspark.worker",
-    "pyarrow.compute",
     "runners.batch.batch_end",
     "runners.batch.tasks",
     "runners.streaming.worker_task",
+    "pyarrow.compute",
+    "pyspark.worker",
 )
 
 

@@ -35,7 +35,19 @@ _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.
 #: This package, and what it imports: one of these that is missing comes with an installation of the package.
 _OURS = frozenset(["windowing", "triggers", "dataflow", "runners"])
 _OUR_IMPORTS = frozenset(
-    ["attr", "attrs", "cbor2", "cloudpickle", "platformdirs", "psycopg", "rbloom", "rich", "zmq"]
+    [
+        "attr",
+        "attrs",
+        "cbor2",
+        "cloudpickle",
+        "msgspec",
+        "pendulum",
+        "platformdirs",
+        "psycopg",
+        "rbloom",
+        "rich",
+        "zmq",
+    ]
 )
 #: The time stamp of every file, so that the same code is the same archive.
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -1,10 +1,12 @@
 """Code on its way to executors, as far as no Spark is needed to look at it."""
 
+import re
+import tomllib
 import zipfile
 from pathlib import Path
 
 from runners.errors import CodeMissingError, JobFailedError
-from runners.spark.shipped_code import ship_code, spark_gave_up
+from runners.spark.shipped_code import code_missing, ship_code, spark_gave_up
 
 JAVA = (
     "org.apache.spark.SparkException: Job aborted\n"
@@ -74,3 +76,19 @@ def test_the_end_of_a_spark_job_has_the_message_of_python() -> None:
     assert isinstance(spark_gave_up(other), JobFailedError)
     assert "disk on holiday" in str(spark_gave_up(other))
     assert "Job aborted" in str(spark_gave_up(other))
+
+
+#: What users import too, what tasks never import by themselves, and what is no module.
+_NOT_ASKED_FOR = frozenset({"numpy", "pyarrow", "pyspark", "tzdata"})
+_MODULES = {"psycopg[binary]": "psycopg", "pyzmq": "zmq"}
+
+
+def test_a_python_that_lacks_what_this_package_needs_lacks_this_package() -> None:
+    """Not a module of the pipeline: it is not the user who has imported it."""
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
+    names = {re.split("[~=<>]", each)[0] for each in project["dependencies"]} - _NOT_ASKED_FOR
+
+    assert len(names) > 5
+    for name in names:
+        error = code_missing(_MODULES.get(name, name))
+        assert "do not have dataflow-sdk" in str(error), name
