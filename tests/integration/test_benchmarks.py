@@ -11,7 +11,7 @@ from tests.waiting import RUN_MAX_S
 
 
 def printed(module: str, *options: str) -> str:
-    """What a benchmark prints that records no runs."""
+    """The output of a benchmark that records no runs."""
     done = subprocess.run(
         [sys.executable, "-m", module, *options],
         cwd=ROOT,

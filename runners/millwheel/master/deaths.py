@@ -60,6 +60,6 @@ class Deaths:
         return count
 
     def suspects(self, ranges: Iterable[RangeId]) -> Sequence[StepInput]:
-        """What of the input of these ranges has ended a process."""
+        """Input of these ranges that has ended a process, for their next owner to run on trial."""
         asked = frozenset(ranges)
         return [each for each in self._suspects.values() if not asked.isdisjoint(each.ranges)]

@@ -65,7 +65,9 @@ def of_deliveries(deliveries: Sequence[Deliver]) -> Sequence[StepInput]:
 
 
 def of_due(ranges: Collection[OwnedRange]) -> Sequence[StepInput]:
-    """What is due in the ranges of one computation, by its clocks or by signals."""
+    """Timers and signals that are due in the ranges of one computation; without ranges nothing can be due."""
+    if not ranges:
+        return ()
     names = tuple(sorted(owned.range_id for owned in ranges))
     return (StepInput(names, None, sum(owned.bundle for owned in ranges), None),)
 
@@ -85,7 +87,8 @@ class Caution:
     def suspect(self, inputs: Collection[StepInput]) -> None:
         """Note input that has ended a process."""
         if self._watch.trial is not None:
-            self._suspects.extend(inputs)
+            # The master assigns again when an answer is lost.
+            self._suspects = [*dict.fromkeys([*self._suspects, *inputs])]
 
     @contextmanager
     def at(self, inputs: Sequence[StepInput]) -> Iterator[None]:

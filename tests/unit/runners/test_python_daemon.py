@@ -50,7 +50,7 @@ def test_archives_of_users_stay(tmp_path: Path) -> None:
 
 
 def test_it_begins_with_nothing_but_the_standard_library() -> None:
-    """What it imports before it has looked for archives would come from them."""
+    """Anything else, imported before it has looked for archives, would come from them."""
     code = "import sys, runners.python_daemon; print('pyspark' in sys.modules, 'pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 

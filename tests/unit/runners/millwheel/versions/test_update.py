@@ -315,7 +315,7 @@ ELEMENTS: list[Any] = [1, "one", {"a": [1, {2, 3}]}, dt.date(2026, 1, 1), 2**70]
     ],
 )
 def test_elements_of_the_pipeline_are_its_input(one: Any, other: Any) -> None:
-    """What was added is not read where the job was, so that it goes on there is no answer."""
+    """A job that went on where it was would never read the elements that were added."""
 
     def built(source: Any) -> Build:
         return lambda p: p | "read" >> source | "sum" >> df.Map(str)

@@ -9,7 +9,7 @@ import pytest
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.wire.messages import Deliver
-from runners.millwheel.worker.caution import Caution, of_deliveries
+from runners.millwheel.worker.caution import Caution, of_deliveries, of_due
 from runners.millwheel.worker.compactor import Compactor
 
 READ, OTHER, LOW, HIGH = (RangeId(name, index) for name in ("read", "sum") for index in (0, 1))
@@ -118,8 +118,21 @@ def test_nothing_is_suspect_where_there_can_be_no_trial() -> None:
     assert not steps.caution._suspects
 
 
+def test_input_that_is_suspect_already_is_kept_once() -> None:
+    """The master names it with every range that it assigns."""
+    steps = Steps(records(3), deliveries(1, 2))
+    steps.caution.suspect([deliveries(1, 2), records(3)])
+
+    assert steps.caution._suspects == [records(3), deliveries(1, 2)]
+
+
+def test_without_ranges_nothing_is_due() -> None:
+    """A worker that is killed meanwhile has ended on no input."""
+    assert of_due([]) == ()
+
+
 def test_an_error_of_user_code_is_no_end_of_the_process() -> None:
-    """What ends it is, and must be found at the step."""
+    """A process that ends is found at its step; one that goes on after an error is at none."""
     steps = Steps()
 
     def ends_by(error: BaseException) -> Sequence[StepInput]:
