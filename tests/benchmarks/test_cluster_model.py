@@ -51,10 +51,11 @@ def test_a_core_too_few_makes_the_last_one_wait(cores: int, work_us: int) -> Non
 def test_every_record_comes_through_and_takes_at_least_its_way() -> None:
     outcome = Cluster(SMALL, COSTS).run()
 
-    least_us = COSTS.read_us + COSTS.count_us + 2 * (COSTS.step_us + COSTS.commit_us)
+    # A record for a key of the worker that reads it is counted in the same commit.
+    least_us = COSTS.read_us + COSTS.count_us + COSTS.step_us + COSTS.commit_us
     assert len(outcome.latencies_ms) == pytest.approx(SMALL.workers * SMALL.rate * 0.3, abs=4)
     assert outcome.committed == pytest.approx(outcome.offered, rel=0.05)
-    assert min(outcome.latencies_ms) * 1_000 >= least_us + 2 * COSTS.flush_us
+    assert min(outcome.latencies_ms) * 1_000 >= least_us + COSTS.flush_us
     assert 0 < outcome.worker_cores < 1
     assert outcome.postgres_cores > 0
     assert outcome.driver_cores > 0
@@ -65,7 +66,7 @@ def test_the_same_costs_give_the_same() -> None:
 
 
 def test_a_slow_disk_is_waited_for_twice() -> None:
-    """Once where a record is read, once where it arrives."""
+    """Once where a record is read, once where it arrives, by those that go to another worker."""
     slow = Costs(driver_us=100.0, flush_us=COSTS.flush_us + 4_000)
 
     waited_ms = median_ms(Cluster(SMALL, slow).run()) - median_ms(Cluster(SMALL, COSTS).run())

@@ -22,7 +22,7 @@ from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
 from runners.millwheel.model.guarantees import Guarantees
-from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.commit_or_resolve import CommitResult
 from runners.millwheel.store.memory import store as memory
@@ -41,6 +41,7 @@ from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.window_steps import WindowSteps
 from runners.millwheel.worker.worker import Worker
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.places import decode_position, decode_split
 from runners.testing.simulator import Fault, SimulationError, SyncPoint, simulate
 from runners.testing.simulator.simulation import BuildLike
@@ -184,6 +185,30 @@ def send_before_the_commit(patch: Patch) -> None:
     patch.setattr(Committer, "commit", broken)
 
 
+def commit_a_round_behind(patch: Patch) -> None:
+    """A worker reports what is not durable: it commits a round when it begins the next one."""
+    work, commit_round = Worker._work, Committer.commit_round
+
+    def broken(worker: Worker) -> bool:
+        commit_round(worker._committer)
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(worker._committer, "commit_round", lambda: None)
+            return work(worker)
+
+    patch.setattr(Worker, "_work", broken)
+
+
+def delete_what_is_on_its_way(patch: Patch) -> None:
+    """A commit takes everything that it sends to have been taken in by itself."""
+
+    def broken(step: WorkerStep) -> Sequence[Channel]:
+        for channel, sequence, _, _ in step.checkpoints:
+            step.ranges[channel.sender].outbox.acknowledge(channel, sequence)
+        return ()
+
+    patch.setattr(committer, "take_in_own", broken)
+
+
 def send_routes_once(patch: Patch) -> None:
     """Where to send is announced once, on a connection that can break."""
     patch.setattr(Master, "_ask_again", lambda _: None)
@@ -225,6 +250,7 @@ def take_deliveries_before_the_watermark(patch: Patch) -> None:
                 worked |= worker._advance(name, computation)
             else:
                 worked |= worker._read(computation)
+        worker._committer.commit_round()
         return worked
 
     patch.setattr(Worker, "_acquire", broken)
@@ -437,6 +463,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     retire_what_is_not_acknowledged: {
         "faults": {Fault.MERGE: 0.1, Fault.SPLIT: 0.1, Fault.HALF_OPEN: 0.1}
     },
+    commit_a_round_behind: {"faults": {Fault.CRASH: 0.05, Fault.MOVE: 0.1}},
     report_for_a_range_what_others_have_reported: {"faults": {Fault.MOVE: 0.1, Fault.DELAY: 0.1}},
     send_from_any_of_the_ranges: {"faults": {Fault.MERGE: 0.1, Fault.SPLIT: 0.1, Fault.MOVE: 0.2}},
     send_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
@@ -477,6 +504,8 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     [
         (acknowledge_before_the_commit, "sums", "I8"),
         (believe_who_is_gone, dense.silent, "I5"),
+        (commit_a_round_behind, dense.chain, "I"),
+        (delete_what_is_on_its_way, "sums", "I8"),
         (drop_a_timer_on_takeover, "stateful", "I"),
         (end_while_a_range_is_on_its_way, "chain", "I10"),
         (end_while_ranges_are_in_handover, "sums", "I10"),

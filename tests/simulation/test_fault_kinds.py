@@ -44,7 +44,7 @@ def wait_for_the_store(patch: Patch) -> None:
     take_over = Worker._take_over
 
     def broken(worker: Worker, assign: Assign) -> None:
-        with suppress(StoreError):
+        with suppress(StoreUnreachableError):
             take_over(worker, assign)
 
     patch.setattr(Worker, "_take_over", broken)

@@ -46,6 +46,7 @@ def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyP
                 worked |= worker._take_deliveries(name, computation)
             else:
                 worked |= worker._read(computation)
+        worker._committer.commit_round()
         return worked
 
     monkeypatch.setattr(Worker, "_work", work)
@@ -54,6 +55,7 @@ def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(dice, "STEPS", (STEP_LIMITS,))
         simulate("late", seeds=SEEDS_MAX // 3)
+    monkeypatch.setattr(dice, "STEPS", (StepLimits(timers=1),))
     with pytest.raises(SimulationError, match=r"(?s)seed \d+: I2.*replay: .* --seed \d+"):
         simulate("late", seeds=SEEDS_MAX)
 

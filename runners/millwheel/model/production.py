@@ -186,7 +186,7 @@ class Production:
         origins: of these, the sender's commit as of which the delivery is durable; none where it was sent before that
             commit.
         acknowledged: per channel whose sender is fenced here: productions up to and including this sequence may be
-            deleted.
+            deleted; those of this production need not be kept at all, but their numbers are taken.
         receipts: the receipts that came with these acknowledgements.
         positions: where to go on reading, per source range; opaque to the store.
         record_ids: digest and event time in microseconds of each record that counts here for the first time, per source

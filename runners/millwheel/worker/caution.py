@@ -83,6 +83,21 @@ class Caution:
     def __init__(self, computations: Mapping[str, Computation], watch: Watch) -> None:
         self._computations, self._watch = computations, watch
         self._suspects: list[StepInput] = []
+        #: On which user code has run since the last commit.
+        self._uncommitted: list[StepInput] = []
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether input has ended a process, and has not been done since."""
+        return bool(self._suspects)
+
+    def committed(self) -> None:
+        """Note that all that user code has done is durable."""
+        self._uncommitted.clear()
+
+    def refused(self) -> None:
+        """Report that the process ends because of all that user code has done since the last commit."""
+        self._watch.begin(self._uncommitted)
 
     def suspect(self, inputs: Collection[StepInput]) -> None:
         """Note input that has ended a process."""
@@ -96,6 +111,7 @@ class Caution:
         computation = None
         if self._suspects and self._are_suspect(inputs):
             computation = self._computations[inputs[0].ranges[0].computation]
+        self._uncommitted += inputs
         self._watch.begin(inputs)
         try:
             if computation is not None:

@@ -1,7 +1,9 @@
-"""Committer: makes what a step did durable and then sends it; or sends it first, where the user allows that.
+"""Committer: makes what steps did durable and then sends it; or sends it first, where the user allows that.
 
-**Strong productions** (the default): a step is one commit that contains its productions.  After the commit they are
-sent, and the deliveries that the step took in are acknowledged.
+**Strong productions** (the default): the steps of one round of the worker, of all its computations, are one commit that
+contains their productions.  After the commit these are sent, and the deliveries that were taken in are acknowledged.
+What goes to a range of the same worker is handed on within the round; if it is taken in there, then by the same commit,
+and it is never kept for itself (ADR 0054).
 
 **Weak productions**, for code that may run twice: they are sent at once, and the commit does not contain them.  The
 commit waits until the receivers have acknowledged them; steps that wait are committed together.  A production that is
@@ -9,7 +11,10 @@ not acknowledged within a second is committed with the step after all, so that a
 senders before it (MillWheel, section 6.1.3 and figure 11).  After a crash the steps that had not been committed are
 done again, so receivers may get their productions twice.
 
-**Invariant:** a delivery is acknowledged when its effects are durable, weak or not; so nothing is ever lost.
+**Invariants**
+
+* A delivery is acknowledged when its effects are durable, weak or not; so nothing is ever lost.
+* Between two rounds everything strong that was done is durable.
 """
 
 from collections import Counter
@@ -21,10 +26,12 @@ from runners.core.ground.clock import Clock
 from runners.errors import WorkerStoppedError
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.store.commit_or_resolve import CommitResult, commit_or_resolve
 from runners.millwheel.store.port import Committed, Fenced, Store
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.productions import note_committed, production_of
+from runners.millwheel.worker.productions import note_committed, production_of, take_in_own
+from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 
 #: Weak productions that are not acknowledged after this long are checkpointed.
@@ -33,9 +40,9 @@ STRAGGLER_MS = 1_000
 
 @attrs.define
 class _Waiting:
-    """Steps of one computation that are to be committed together, and the channels that they took deliveries from."""
+    """Steps that are to be committed together, and the channels that they took deliveries from."""
 
-    since_ms: int
+    since_ms: int = 0
     steps: list[WorkerStep] = attrs.field(factory=list)
     channels: dict[Channel, None] = attrs.field(factory=dict)
 
@@ -65,6 +72,7 @@ class Committer:
         courier: sends deliveries and acknowledgements.
         clock: for stragglers.
         guarantees: of computations that do not have both.
+        round_bytes_max: more than that is committed before the end of the round, in bytes.
     """
 
     def __init__(
@@ -75,18 +83,23 @@ class Committer:
         courier: Courier,
         clock: Clock,
         guarantees: Mapping[str, Guarantees],
+        round_bytes_max: int = STEP_LIMITS.nbytes,
     ) -> None:
         self._job, self._worker, self._store = job, worker, store
         self._courier, self._clock = courier, clock
+        self._round_bytes_max = round_bytes_max
+        self._in_memory = {name for name, each in guarantees.items() if not each.exactly_once}
         self._weak = {name for name, each in guarantees.items() if not each.strong_productions}
         #: Of computations with weak productions: the steps whose productions are being waited for, and those after.
         self._closed: dict[str, _Waiting] = {}
         self._open: dict[str, _Waiting] = {}
+        #: Of all other computations: the steps of this round.
+        self._round, self._round_bytes = _Waiting(), 0
         #: Committed late records, dead letters and stragglers; and what the worker counts itself.
         self.counts: Counter[str] = Counter()
 
     def commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
-        """Commit a step, and acknowledge the deliveries that it took in.
+        """Commit a step, at the end of the round at the latest, and acknowledge the deliveries that it took in then.
 
         Args:
             step: what it did; None: nothing, so there is only something to acknowledge.
@@ -100,11 +113,9 @@ class Committer:
             return
         step, name = step.sealed(), step.computation
         if name not in self._weak:
-            self._make_durable(step)
-            self._send(step)
-            self._courier.acknowledge(taken_in)
+            self._add_to_round(step, taken_in)
             return
-        self._send(step)
+        self._send(step.checkpoints)
         waiting = self._open.get(name)
         if waiting is None:
             waiting = self._open[name] = _Waiting(self._clock.monotonic_ms())
@@ -114,7 +125,35 @@ class Committer:
 
     def commit_at_once(self, step: WorkerStep) -> None:
         """Commit a step that sends nothing, also where productions are weak.  Raises as `commit` does."""
+        self.commit_round()
         self._make_durable(step.sealed())
+
+    def commit_round(self) -> None:
+        """Commit the steps of this round.  Raises as `commit` does."""
+        steps, channels = self._round.steps, self._round.channels
+        if not steps:
+            return
+        self._round, self._round_bytes = _Waiting(), 0
+        step = merged(steps)
+        own = take_in_own(step)
+        self._make_durable(step)
+        self._send(step.unacknowledged)
+        self._courier.acknowledge({**channels, **dict.fromkeys(own)})
+
+    def _add_to_round(self, step: WorkerStep, taken_in: Iterable[Channel]) -> None:
+        if step.is_alone:
+            self.commit_round()
+        self._round.add(step)
+        self._round.channels.update(dict.fromkeys(taken_in))
+        self._round_bytes += step.nbytes
+        if step.is_alone or self._round_bytes > self._round_bytes_max:
+            self.commit_round()
+            return
+        for checkpoint in step.checkpoints:
+            receiver = checkpoint.channel.receiver.computation
+            # Without durable numbers of deliveries it would not be known which productions have been taken in.
+            if receiver not in self._weak and receiver not in self._in_memory:
+                self._courier.hand_on(checkpoint)
 
     def resolve(self) -> bool:
         """Commit what has been acknowledged, or has waited long enough; returns whether there was anything."""
@@ -125,6 +164,7 @@ class Committer:
 
     def flush(self, computation: str) -> None:
         """Commit all that is left of a computation, as strong productions; then its ranges may change their owner."""
+        self.commit_round()
         for waiting in (self._closed.pop(computation, None), self._open.pop(computation, None)):
             if waiting is not None:
                 self._finish(waiting)
@@ -136,7 +176,7 @@ class Committer:
     @property
     def is_idle(self) -> bool:
         """Whether everything is durable."""
-        return not self._closed and not self._open
+        return not self._closed and not self._open and not self._round.steps
 
     def _resolve(self, name: str) -> bool:
         worked = False
@@ -183,6 +223,6 @@ class Committer:
             hint="its ranges go on from what the store has",
         )
 
-    def _send(self, step: WorkerStep) -> None:
-        for checkpoint in step.checkpoints:
+    def _send(self, checkpoints: Iterable[Checkpoint]) -> None:
+        for checkpoint in checkpoints:
             self._courier.send(checkpoint)

@@ -47,6 +47,19 @@ class Courier:
         else:
             self._send(channel.receiver, delivery)
 
+    def hand_on(self, checkpoint: Checkpoint) -> None:
+        """Let a range take a production in before that is committed, if it is one of this worker's.
+
+        Args:
+            checkpoint: of one of its ranges, which is committed with whatever is done with it, or before that.
+        """
+        channel, sequence, _, payload = checkpoint
+        if channel.receiver not in self._ranges:
+            return
+        sender = self._ranges[channel.sender]
+        is_oldest = sender.outbox.is_oldest(checkpoint)
+        self.take_in(Deliver(channel, sequence, payload, is_oldest, sender.next_mark))
+
     def take_in(self, delivery: Deliver) -> None:
         """Take in a delivery that has arrived; one that was processed long ago is acknowledged again."""
         if self.inbox.put(delivery):

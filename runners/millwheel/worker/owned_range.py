@@ -116,6 +116,11 @@ class OwnedRange:
         """Its last commit."""
         return CommitMark(self.token, self.bundle)
 
+    @property
+    def next_mark(self) -> CommitMark:
+        """Its next commit."""
+        return CommitMark(self.token, self.bundle + 1)
+
     def origin_of(self, checkpoint: Checkpoint) -> CommitMark | None:
         """The commit as of which a production that is sent now is durable; None: it is not durable."""
         return None if self.outbox.is_volatile(checkpoint) else self.mark
@@ -126,7 +131,8 @@ class OwnedRange:
 
     def fence(self) -> Fence:
         """The fence of the next commit."""
-        return Fence(range_id=self.range_id, token=self.token, bundle=self.bundle + 1)
+        token, bundle = self.next_mark
+        return Fence(range_id=self.range_id, token=token, bundle=bundle)
 
     def send(
         self, payloads: Iterable[tuple[RangeId, bytes]], *, hold_us: int

@@ -1,4 +1,4 @@
-"""StepLimits: how much a worker does in one step, which is one commit."""
+"""StepLimits: how much a worker does in one step; the steps of all its computations become one commit."""
 
 import attrs
 

@@ -1,7 +1,8 @@
 """Worker: owns ranges, steps their computations, commits, and sends only after the commit.
 
-The imperative shell around the pure parts: `Worker.step` does one round of work and never waits; its caller decides how
-to wait (`runners.streaming.worker_task` on a cluster, a loop in a test).
+The imperative shell around the pure parts: `Worker.step` does one round of work, a step or two of each computation in
+one commit (ADR 0054), and never waits; its caller decides how to wait (`runners.streaming.worker_task` on a cluster, a
+loop in a test).
 
 **Invariants**
 
@@ -27,7 +28,7 @@ from runners.core.stages.plan import ExecutionPlan
 from runners.errors import JobFailedError, LostCommitsError, StoreError, WorkerStoppedError
 from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
 from runners.millwheel.model.counts import Counts
-from runners.millwheel.model.ids import CommitMark, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import SignalNews
 from runners.millwheel.model.troubles import Trouble, TroubleKind
@@ -133,7 +134,13 @@ class Worker:
         self._pace = ReadingPace(spec.options, clock)
         self._courier = Courier(self._ranges, transport, clock)
         self._committer = Committer(
-            spec.job, spec.worker, store, self._courier, clock, spec.options.guarantees
+            spec.job,
+            spec.worker,
+            store,
+            self._courier,
+            clock,
+            spec.options.guarantees,
+            spec.options.steps.nbytes,
         )
         self._reporter = Reporter(
             spec.slot, spec.worker, spec.workers, clock, self._send_to_master, self._counts
@@ -195,6 +202,7 @@ class Worker:
             self._fail(error)
             return False
         except (WorkerStoppedError, StoreError):
+            self._caution.refused()
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the job must be notified of it
             # User code or input: the next worker would fail in the same way.
@@ -244,7 +252,15 @@ class Worker:
                     worked |= self._take_deliveries(name, computation)
             else:
                 worked |= self._read(computation)
+        self._committer.commit_round()
+        self._caution.committed()
         return worked | self._compactor.relieve()
+
+    def _commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
+        self._committer.commit(step, taken_in)
+        if self._caution.is_suspicious:
+            # A death then has the same name each time: the numbers of what was taken in are durable.
+            self._committer.commit_round()
 
     def _is_held_up(self, name: str, computation: GroupingComputation) -> bool:
         place = f"{name} in slot {self._spec.slot}"
@@ -269,7 +285,7 @@ class Worker:
                 if isinstance(computation, GroupingComputation) and computation.stage.signals:
                     steps = self._caution.of_steps(self._owned(name), steps)
                 for step in steps:
-                    self._committer.commit(step)
+                    self._commit(step)
                     worked = True
         return worked
 
@@ -281,7 +297,7 @@ class Worker:
         channels = dict.fromkeys(each.channel for each in deliveries)
         with self._caution.at(of_deliveries(deliveries)):
             step = computation.deliveries.take_in(deliveries, self._clock.now_us())
-        self._committer.commit(step, channels)
+        self._commit(step, channels)
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
@@ -292,7 +308,7 @@ class Worker:
             return False
         with self._caution.at(of_due(self._owned(name))):
             step = computation.firing.advance(clocks)
-        self._committer.commit(step)
+        self._commit(step)
         return True
 
     def _owned(self, name: str) -> list[OwnedRange]:
@@ -317,7 +333,7 @@ class Worker:
         open_bytes = sum(owned.outbox.open_bytes for owned in sources)
         for owned in self._pace.in_turn(unfinished):
             if self._is_draining:
-                self._committer.commit(computation.end(owned.range_id))
+                self._commit(computation.end(owned.range_id))
                 worked = True
                 continue
             hindrance = self._pace.hindrance(
@@ -335,7 +351,7 @@ class Worker:
             with self._caution.at(of_split(owned)):
                 step, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
             self._pace.spend(owned.range_id, count)
-            self._committer.commit(step)
+            self._commit(step)
             open_bytes += owned.outbox.open_bytes
             self._committer.counts["read"] += count
             worked |= step is not None
@@ -362,7 +378,9 @@ class Worker:
             if owned.outbox.has_acknowledged
             and not self._committer.is_behind(owned.range_id.computation)
         ]
-        self._committer.commit(WorkerStep.touching(*waiting) if waiting else None)
+        if waiting:
+            self._committer.commit(WorkerStep.touching(*waiting))
+            self._committer.commit_round()
 
     def _handle(self, message: object) -> None:
         if isinstance(message, Deliver):

@@ -385,6 +385,10 @@ class Ledger:
             }
 
     def _check_deliveries(self, production: Production) -> None:
+        for checkpoint in production.checkpoints:
+            self._payloads[checkpoint.channel, checkpoint.sequence] = checkpoint.payload
+            if self._counts_once((checkpoint.channel, checkpoint.sequence)):
+                self._make(checkpoint)
         for channel, sequence in filter(self._counts_once, production.delivered.items()):
             pending, seen = self._open[channel], self._delivered[channel]
             if sequence <= seen:
@@ -403,16 +407,12 @@ class Ledger:
                     f"I8: production {sequence} of {_shown(channel)} is deleted, but only {self._delivered[channel]} "
                     "are delivered"
                 )
-        for checkpoint in production.checkpoints:
-            self._payloads[checkpoint.channel, checkpoint.sequence] = checkpoint.payload
-            if self._counts_once((checkpoint.channel, checkpoint.sequence)):
-                self._make(checkpoint)
 
     def _check_addresses(self, production: Production) -> None:
-        for channel, sequence in production.acknowledged.items():
-            self._kept[channel] = {each for each in self._kept[channel] if each > sequence}
         for checkpoint in production.checkpoints:
             self._kept[checkpoint.channel].add(checkpoint.sequence)
+        for channel, sequence in production.acknowledged.items():
+            self._kept[channel] = {each for each in self._kept[channel] if each > sequence}
         self._retired |= production.ended_handovers & production.finished
         for channel, kept in self._kept.items():
             if not self._torn.isdisjoint(

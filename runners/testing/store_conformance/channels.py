@@ -1,7 +1,7 @@
 """Checks of channels: productions, sent and delivered marks."""
 
 from runners.errors import StoreError
-from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.ids import Channel, CommitMark, Receipt
 from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.store.port import TakenRange
 from runners.testing.store_conformance.world import (
@@ -55,6 +55,27 @@ def check_sent_marks_outlive_productions(connect: StoreFactory) -> None:
     expect_equal(dict(taken.sent), {there: 3, back: 9}, "sent, all acknowledged")
     expect_equal(list(taken.checkpoints), [], "productions, all acknowledged")
     expect_equal(dict(take_over(store, HIGH).sent), {}, "sent by the receiver")
+
+
+def check_what_its_own_commit_acknowledges_is_not_kept(connect: StoreFactory) -> None:
+    """What a commit makes and has taken in itself is gone at once, and its numbers are taken; the rest is kept."""
+    store = opened(connect)
+    owner = Owner(store, LOW, HIGH)
+    there, loop = Channel(LOW, HIGH), Channel(LOW, LOW)
+    made = [Checkpoint(there, n, 0, b"p%d" % n) for n in (1, 2, 3)]
+    after = [CommitMark(fence.token, fence.bundle) for fence in owner.production().fences]
+    owner.commit(
+        checkpoints=[*made, Checkpoint(loop, 1, 0, b"")],
+        delivered={there: 2},
+        origins={there: after[0]},
+        acknowledged={there: 2},
+        receipts={there: Receipt(after[1], is_remembered=True)},
+    )
+    expect_equal(store.statistics(JOB)["checkpoints"], 2, "number of productions")
+    low, high = take_over(connect(), LOW), take_over(connect(), HIGH)
+    expect_equal(dict(low.sent), {there: 3, loop: 1}, "sent")
+    expect_equal([each.sequence for each in low.checkpoints], [1, 3], "productions")
+    expect_equal(dict(high.delivered), {there: 2}, "delivered")
 
 
 def check_what_a_receiver_has_is_sent(connect: StoreFactory) -> None:

@@ -309,12 +309,12 @@ def check_ends(job: StoredJob, production: Production) -> None:
     Raises:
         LostCommitsError: a commit that it relies on is gone, so the store has gone back.
     """
-    for channel, origin in production.origins.items():
-        if not has_committed(job, channel.sender, origin):
-            raise lost_by(job.spec.job, channel.sender, origin)
-    for channel, receipt in production.receipts.items():
-        if not has_committed(job, channel.receiver, receipt.mark):
-            raise lost_by(job.spec.job, channel.receiver, receipt.mark)
+    relied_on = [(channel.sender, origin) for channel, origin in production.origins.items()]
+    relied_on += [(channel.receiver, each.mark) for channel, each in production.receipts.items()]
+    own = {(fence.range_id, CommitMark(fence.token, fence.bundle)) for fence in production.fences}
+    for range_id, mark in relied_on:
+        if (range_id, mark) not in own and not has_committed(job, range_id, mark):
+            raise lost_by(job.spec.job, range_id, mark)
 
 
 def ends_of(job: StoredJob, range_ids: Collection[RangeId]) -> list[ChannelEnds]:

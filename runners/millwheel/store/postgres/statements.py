@@ -183,9 +183,12 @@ def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[S
         marks = [production.origins.get(channel) for channel in production.delivered]
         parameters = {**_marks(production.delivered, ids), **_commits(marks)}
         statements.append((ids.queries["advance_deliveries"], parameters))
-    for some in portions(
-        production.checkpoints, lambda checkpoint: len(checkpoint.payload), portion_bytes
-    ):
+    kept = [
+        each
+        for each in production.checkpoints
+        if each.sequence > production.acknowledged.get(each.channel, 0)
+    ]
+    for some in portions(kept, lambda checkpoint: len(checkpoint.payload), portion_bytes):
         channels, sequences, min_timestamps_us, payloads = zip(*some, strict=True)
         parameters = {
             **_ends(channels, ids),

@@ -185,3 +185,15 @@ def test_merging_what_goes_into_cells_is_reported_step_by_step() -> None:
 
     at = due(4, LOW)
     assert seen == [("one", at), ("one",), ("two", at), ("two",)]
+
+
+def test_a_refused_commit_is_blamed_on_all_input_since_the_last_one() -> None:
+    steps = Steps()
+    read, taken = StepInput((READ,), None, 3, 3), StepInput((LOW,), READ, 1, 2)
+    assert not steps.on_trial(read)
+    steps.caution.committed()
+    assert not steps.on_trial(read)
+    assert not steps.on_trial(taken)
+    steps.caution.refused()
+
+    assert steps.watch.at == [read, taken]

@@ -1,5 +1,7 @@
 """Committer: a worker that cannot go on reports why, also what the commit was answered with before it was looked up."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -7,11 +9,11 @@ import pytest
 
 from runners.errors import WorkerStoppedError
 from runners.millwheel.model.guarantees import Guarantees
-from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import LateRecord, Production, Reshape, StoredDeadLetter
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indeterminate
-from runners.millwheel.wire.messages import Acknowledge, decode
+from runners.millwheel.wire.messages import Acknowledge, Deliver, decode
 from runners.millwheel.worker.committer import STRAGGLER_MS, Committer
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.outbox import Outbox
@@ -60,6 +62,7 @@ def test_the_reason_of_every_failed_commit_is_reported(
     for words in reasons:
         with pytest.raises(WorkerStoppedError, match=words):
             committer.commit(step)
+            committer.commit_round()
 
 
 class Weak:
@@ -245,3 +248,140 @@ def test_a_step_that_is_a_commit_of_its_own_is_never_added_to_another(
     weak.committer.commit(steps[1])
     with pytest.raises(AssertionError, match="a commit of its own"):
         weak.committer.commit(steps[2])
+
+
+class Round:
+    """Two computations of one worker, a receiver elsewhere, and what has become durable."""
+
+    def __init__(
+        self, guarantees: Mapping[str, Guarantees] = MappingProxyType({}), bytes_max: int = 1_000
+    ) -> None:
+        self.committed = committed = list[Production]()
+        self.reader, self.counter = (
+            OwnedRange(
+                range_id=each,
+                token=7,
+                bundle=4,
+                outbox=Outbox((), {}),
+                delivered={},
+                watermark_us=0,
+            )
+            for each in (SENDER, RANGE)
+        )
+
+        class Noting(MemoryStore):
+            def commit(self, production: Production) -> CommitOutcome:
+                committed.append(production)
+                return Committed()
+
+        network = LocalNetwork()
+        self._elsewhere = network.endpoint("elsewhere")
+        ranges = {each.range_id: each for each in (self.reader, self.counter)}
+        self.courier = Courier(ranges, network.endpoint("w"), ManualClock())
+        self.courier.reroute({RECEIVER: "elsewhere"})
+        self.committer = Committer(
+            "job", "w", Noting(), self.courier, ManualClock(), guarantees, bytes_max
+        )
+
+    def read(self, payload: bytes = b"record") -> None:
+        """Read something, and send it to the range here and to the one elsewhere."""
+        sent = self.reader.send([(RANGE, payload), (RECEIVER, payload)], hold_us=0)
+        self.committer.commit(WorkerStep(ranges={SENDER: self.reader}, checkpoints=sent))
+
+    def count(self) -> int:
+        """Take in what is there for the counter; returns how much that was."""
+        found = self.courier.inbox.take(RANGE.computation, 10)
+        if self.counter.accept(found):
+            last = {each.channel: each.sequence for each in found}
+            origins = {each.channel: each.origin for each in found}
+            ranges = {RANGE: self.counter}
+            step = WorkerStep(ranges=ranges, taken_in=last, delivered=last, origins=origins)
+            self.committer.commit(step, list(last))
+        return len(found)
+
+    def left(self) -> int:
+        """How many deliveries have left the worker since the last time."""
+        messages = [decode(each) for each in self._elsewhere.receive(0)]
+        return sum(isinstance(each, Deliver) for each in messages)
+
+
+def test_a_round_is_one_commit_with_what_it_has_sent_to_itself() -> None:
+    job = Round()
+    job.read()
+    assert job.count() == 1
+    assert not job.committed
+    assert not job.left(), "it is not durable"
+    assert not job.committer.is_idle
+    job.committer.commit_round()
+
+    (production,) = job.committed
+    mark = CommitMark(7, 5)
+    assert {each.range_id for each in production.fences} == {SENDER, RANGE}
+    assert production.delivered == production.acknowledged == {INPUT: 1}
+    assert production.origins == {INPUT: mark}
+    assert production.receipts == {INPUT: Receipt(mark, is_remembered=True)}
+    assert job.left() == 1
+    assert job.count() == 0, "it is there once"
+    assert [each.channel for each in job.reader.outbox.for_receivers({RANGE, RECEIVER})] == [
+        Channel(SENDER, RECEIVER)
+    ]
+    assert not job.reader.outbox.has_acknowledged, "that was committed"
+    assert job.committer.is_idle
+
+
+def test_what_is_taken_in_later_was_committed_before_and_is_there_once() -> None:
+    job = Round()
+    job.read()
+    job.committer.commit_round()
+    assert job.count() == 1
+    job.committer.commit_round()
+
+    first, second = job.committed
+    assert not first.acknowledged
+    assert [each.channel.receiver for each in first.checkpoints] == [RANGE, RECEIVER]
+    assert second.delivered == {INPUT: 1}
+    assert second.origins == {INPUT: CommitMark(7, 5)}
+    assert job.reader.outbox.has_acknowledged
+
+
+@pytest.mark.parametrize(
+    "guarantees",
+    [
+        {RANGE.computation: Guarantees(strong_productions=False)},
+        {RANGE.computation: Guarantees(exactly_once=False)},
+        {SENDER.computation: Guarantees(strong_productions=False)},
+    ],
+)
+def test_nothing_is_handed_on_that_nobody_would_know_was_taken_in(
+    guarantees: Mapping[str, Guarantees],
+) -> None:
+    job = Round(guarantees)
+    job.read()
+    is_weak = SENDER.computation in guarantees
+    assert job.count() == is_weak, "what is weak is sent at once"
+    job.committer.commit_round()
+    assert job.count() == (not is_weak)
+
+
+@pytest.mark.parametrize(("size", "commits"), [(500, 0), (501, 1)])
+def test_a_round_with_too_much_is_committed_before_its_end(size: int, commits: int) -> None:
+    job = Round(bytes_max=1_000)
+    job.read(b"x" * size)
+    assert len(job.committed) == commits
+    assert job.count() == 1
+
+
+def test_a_step_that_is_a_commit_of_its_own_follows_what_was_done_before() -> None:
+    job = Round()
+    job.read()
+    job.committer.commit(
+        WorkerStep(ranges={SENDER: job.reader}, ended_handovers=frozenset([SENDER]))
+    )
+    assert [len(each.checkpoints) for each in job.committed] == [2, 0]
+    assert [each.fences[0].bundle for each in job.committed] == [5, 6]
+    job.read()
+    job.committer.commit_at_once(WorkerStep.touching(job.counter))
+    assert [len(each.checkpoints) for each in job.committed] == [2, 0, 2, 0]
+    job.read()
+    job.committer.flush(RANGE.computation)
+    assert len(job.committed) == 5
