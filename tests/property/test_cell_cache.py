@@ -111,8 +111,11 @@ class CellCacheMachine(RuleBasedStateMachine):
         needed=st.lists(st.sampled_from(CELLS)),
         gone=st.sets(st.sampled_from(CELLS)),
         timer_us=st.none() | st.integers(0, 30),
+        is_one_by_one=st.booleans(),
     )
-    def step(self, needed: list[CellId], gone: set[CellId], timer_us: int | None) -> None:
+    def step(
+        self, needed: list[CellId], gone: set[CellId], timer_us: int | None, *, is_one_by_one: bool
+    ) -> None:
         self.cache.need(iter(needed))
         writes: Writes = {}
         for cell_id in dict.fromkeys(needed):
@@ -126,9 +129,14 @@ class CellCacheMachine(RuleBasedStateMachine):
                 state = WindowState(self.number, timers=WindowTimers(timer_us))
                 self.cache[cell_id] = self.truth[cell_id] = state
                 writes[cell_id] = encode_cell(state)
-            value = writes[cell_id]
-            self.cache.wrote(cell_id, None if value is None else len(value))
             self.changes[cell_id] = self.number = self.number + 1
+        if is_one_by_one:
+            for cell_id, value in writes.items():
+                self.cache.wrote(cell_id, None if value is None else len(value))
+            return
+        for size in {len(value or b"") for value in writes.values()}:
+            some = [each for each, value in writes.items() if len(value or b"") == size]
+            self.cache.wrote_all([(each, self.cache.get(each)) for each in some], size)
 
     @precondition(lambda self: not self.waiting)
     @rule(count=st.integers(1, 4))

@@ -187,6 +187,30 @@ class CellCache(dict[CellId, Any]):
         if self._order is not None:
             self._order.forget(cell_id)
 
+    def wrote_all(self, cells: Sequence[tuple[CellId, Any]], size: int) -> None:
+        """Note that a step has changed some cells; as `wrote` for each, which takes twice as long.
+
+        Args:
+            cells: with their state; None: deleted.
+            size: about how many bytes one of them has now.
+        """
+        first = self._writes + 1
+        self._writes += len(cells)
+        cell_ids = [cell_id for cell_id, _ in cells]
+        self._uncommitted.update(zip(cell_ids, range(first, self._writes + 1), strict=True))
+        if self._bytes_max is not None:
+            sizes, entry_bytes, change = self._sizes, ENTRY_BYTES + size, 0
+            for cell_id, cell in cells:
+                # Taken out first: the place is that of the last use.
+                change -= sizes.pop(cell_id, 0)
+                if cell is not None:
+                    sizes[cell_id] = entry_bytes
+                    change += entry_bytes
+            self._bytes += change
+        if self._order is not None:
+            for cell_id in cell_ids:
+                self._order.forget(cell_id)
+
     def is_stored(self, cell_id: CellId) -> bool:
         """Whether the store may have a cell that is in memory, or has just gone."""
         return cell_id in self._stored

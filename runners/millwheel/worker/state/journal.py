@@ -179,8 +179,7 @@ class Journal:
     ) -> Iterator[JournalEntry]:
         for some, payload, size in self._pieces.changes(cells, timers):
             yield self._entry(owned, len(some), payload)
-            for cell_id, cell in some:
-                self._cells.wrote(cell_id, None if cell is None else size)
+            self._cells.wrote_all(some, size)
 
     def _note_beside(self, owned: OwnedRange, noted: Noted) -> WorkerStep:
         """The entries for what a range keeps beside cells; for windows that fired none, but earlier ones may go.
