@@ -60,8 +60,8 @@ def test_the_reason_of_every_failed_commit_is_reported(
     step = WorkerStep.touching(owned)
 
     for words in reasons:
+        committer.commit(step)
         with pytest.raises(WorkerStoppedError, match=words):
-            committer.commit(step)
             committer.commit_round()
 
 
