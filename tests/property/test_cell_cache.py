@@ -132,11 +132,11 @@ class CellCacheMachine(RuleBasedStateMachine):
             self.changes[cell_id] = self.number = self.number + 1
         if is_one_by_one:
             for cell_id, value in writes.items():
-                self.cache.wrote(cell_id, None if value is None else len(value))
+                self.cache.wrote([(cell_id, self.cache.get(cell_id))], len(value or b""))
             return
         for size in {len(value or b"") for value in writes.values()}:
             some = [each for each, value in writes.items() if len(value or b"") == size]
-            self.cache.wrote_all([(each, self.cache.get(each)) for each in some], size)
+            self.cache.wrote([(each, self.cache.get(each)) for each in some], size)
 
     @precondition(lambda self: not self.waiting)
     @rule(count=st.integers(1, 4))
@@ -232,7 +232,7 @@ def test_what_is_needed_last_goes_first() -> None:
     cache.need(cells)
     for cell_id in [cells[1], cells[2], cells[0]]:
         cache[cell_id] = WindowState()
-        cache.wrote(cell_id, len(encode_cell(WindowState())))
+        cache.wrote([(cell_id, cache[cell_id])], len(encode_cell(WindowState())))
     assert len(cache) == 3, "nothing goes before it is compacted"
     cache.compact(cells)()
 

@@ -22,7 +22,7 @@ from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
 from runners.millwheel.model.guarantees import Guarantees
-from runners.millwheel.model.ids import Channel, Fence, RangeId
+from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.commit_or_resolve import CommitResult
 from runners.millwheel.store.memory import store as memory
@@ -201,10 +201,9 @@ def commit_a_round_behind(patch: Patch) -> None:
 def delete_what_is_on_its_way(patch: Patch) -> None:
     """A commit takes everything that it sends to have been taken in by itself."""
 
-    def broken(step: WorkerStep) -> Sequence[Channel]:
+    def broken(step: WorkerStep) -> None:
         for channel, sequence, _, _ in step.checkpoints:
             step.ranges[channel.sender].outbox.acknowledge(channel, sequence)
-        return ()
 
     patch.setattr(committer, "take_in_own", broken)
 

@@ -96,8 +96,9 @@ class Caution:
         self._uncommitted.clear()
 
     def refused(self) -> None:
-        """Report that the process ends because of all that user code has done since the last commit."""
-        self._watch.begin(self._uncommitted)
+        """Report that the process ends because of all that user code has done since the last commit, if that is any."""
+        if self._uncommitted:
+            self._watch.begin(self._uncommitted)
 
     def suspect(self, inputs: Collection[StepInput]) -> None:
         """Note input that has ended a process."""

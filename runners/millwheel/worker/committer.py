@@ -24,7 +24,7 @@ import attrs
 
 from runners.core.ground.clock import Clock
 from runners.errors import WorkerStoppedError
-from runners.millwheel.model.guarantees import Guarantees
+from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.store.commit_or_resolve import CommitResult, commit_or_resolve
@@ -88,7 +88,7 @@ class Committer:
         self._job, self._worker, self._store = job, worker, store
         self._courier, self._clock = courier, clock
         self._round_bytes_max = round_bytes_max
-        self._in_memory = {name for name, each in guarantees.items() if not each.exactly_once}
+        self._restricted = {name for name, each in guarantees.items() if each != BOTH}
         self._weak = {name for name, each in guarantees.items() if not each.strong_productions}
         #: Of computations with weak productions: the steps whose productions are being waited for, and those after.
         self._closed: dict[str, _Waiting] = {}
@@ -135,10 +135,10 @@ class Committer:
             return
         self._round, self._round_bytes = _Waiting(), 0
         step = merged(steps)
-        own = take_in_own(step)
+        take_in_own(step)
         self._make_durable(step)
         self._send(step.unacknowledged)
-        self._courier.acknowledge({**channels, **dict.fromkeys(own)})
+        self._courier.acknowledge(channels)
 
     def _add_to_round(self, step: WorkerStep, taken_in: Iterable[Channel]) -> None:
         if step.is_alone:
@@ -150,9 +150,8 @@ class Committer:
             self.commit_round()
             return
         for checkpoint in step.checkpoints:
-            receiver = checkpoint.channel.receiver.computation
-            # Without durable numbers of deliveries it would not be known which productions have been taken in.
-            if receiver not in self._weak and receiver not in self._in_memory:
+            # Without all guarantees no number in the store would tell that the receiver has taken it in.
+            if checkpoint.channel.receiver.computation not in self._restricted:
                 self._courier.hand_on(checkpoint)
 
     def resolve(self) -> bool:

@@ -1,7 +1,5 @@
 """Productions: what is committed of a step, and what its ranges know when it is durable."""
 
-from collections.abc import Sequence
-
 from runners.millwheel.model.ids import Channel, Receipt
 from runners.millwheel.model.production import Production
 from runners.millwheel.worker.worker_step import WorkerStep
@@ -57,14 +55,11 @@ def production_of(job: str, step: WorkerStep) -> Production:
     )
 
 
-def take_in_own(step: WorkerStep) -> Sequence[Channel]:
+def take_in_own(step: WorkerStep) -> None:
     """Acknowledge the productions of a step that it has itself taken in; they need not be kept (ADR 0054).
 
     Args:
         step: about to be committed.
-
-    Returns:
-        The channels that they were sent on.
     """
     found = {
         channel: sequence
@@ -74,7 +69,6 @@ def take_in_own(step: WorkerStep) -> Sequence[Channel]:
     for channel, sequence in found.items():
         receipt = Receipt(step.ranges[channel.receiver].next_mark, is_remembered=True)
         step.ranges[channel.sender].outbox.acknowledge(channel, sequence, receipt)
-    return list(found)
 
 
 def note_committed(step: WorkerStep) -> None:

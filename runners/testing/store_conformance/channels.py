@@ -58,7 +58,7 @@ def check_sent_marks_outlive_productions(connect: StoreFactory) -> None:
 
 
 def check_what_its_own_commit_acknowledges_is_not_kept(connect: StoreFactory) -> None:
-    """What a commit makes and has taken in itself is gone at once, and its numbers are taken; the rest is kept."""
+    """Productions that their own commit acknowledges are not stored, but their numbers are taken; others are stored."""
     store = opened(connect)
     owner = Owner(store, LOW, HIGH)
     there, loop = Channel(LOW, HIGH), Channel(LOW, LOW)

@@ -91,7 +91,7 @@ class FurthestFirst(Generic[KeyT]):
 class CellCache(dict[CellId, Any]):
     """The cells in memory: a mapping for the semantic core, which may change it in a step.
 
-    Call `need` before a step, `wrote` for each cell that the step has changed, `compact` when cells are written to the
+    Call `need` before a step, `wrote` for the cells that the step has changed, `compact` when cells are written to the
     store as they are, and what `compact` returns when that is committed; other steps may come in between.
 
     Args:
@@ -171,33 +171,22 @@ class CellCache(dict[CellId, Any]):
                 if self._order is not None:
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
 
-    def wrote(self, cell_id: CellId, size: int | None, *, is_stored: bool = False) -> None:
-        """Note that a step has changed a cell.
-
-        Args:
-            cell_id: key and window.
-            size: about how many bytes it has now; None: it is deleted.
-            is_stored: whether the store may have it, although it was never read.
-        """
-        self._writes += 1
-        self._uncommitted[cell_id] = self._writes
-        if is_stored:
-            self._stored.add(cell_id)
-        self._weigh(cell_id, size)
-        if self._order is not None:
-            self._order.forget(cell_id)
-
-    def wrote_all(self, cells: Sequence[tuple[CellId, Any]], size: int) -> None:
-        """Note that a step has changed some cells; as `wrote` for each, which takes twice as long.
+    def wrote(
+        self, cells: Sequence[tuple[CellId, Any]], size: int, *, is_stored: bool = False
+    ) -> None:
+        """Note that a step has changed some cells.
 
         Args:
             cells: with their state; None: deleted.
             size: about how many bytes one of them has now.
+            is_stored: whether the store may have them, although they were never read.
         """
         first = self._writes + 1
         self._writes += len(cells)
         cell_ids = [cell_id for cell_id, _ in cells]
         self._uncommitted.update(zip(cell_ids, range(first, self._writes + 1), strict=True))
+        if is_stored:
+            self._stored.update(cell_ids)
         if self._bytes_max is not None:
             sizes, entry_bytes, change = self._sizes, ENTRY_BYTES + size, 0
             for cell_id, cell in cells:

@@ -179,7 +179,7 @@ class Journal:
     ) -> Iterator[JournalEntry]:
         for some, payload, size in self._pieces.changes(cells, timers):
             yield self._entry(owned, len(some), payload)
-            self._cells.wrote_all(some, size)
+            self._cells.wrote(some, size)
 
     def _note_beside(self, owned: OwnedRange, noted: Noted) -> WorkerStep:
         """The entries for what a range keeps beside cells; for windows that fired none, but earlier ones may go.
@@ -226,10 +226,10 @@ class Journal:
             timers.update(changed)
             size = len(payload) // max(1, len(cells) + len(changed))
             self._windows.restore(Changes(cells, []), owned.range_id)
-            for cell_id, cell in cells:
+            for cell_id, _ in cells:
                 self._check(owned, cell_id)
-                # Its table may have it: it is not known what the former owner has compacted.
-                self._cells.wrote(cell_id, None if cell is None else size, is_stored=True)
+            # Their table may have them: it is not known what the former owner has compacted.
+            self._cells.wrote(cells, size, is_stored=True)
         self._windows.forget_fired(owned.range_id, owned.watermark_us)
         self._timers.update(timers)
         return timers

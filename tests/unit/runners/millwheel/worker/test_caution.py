@@ -197,3 +197,13 @@ def test_a_refused_commit_is_blamed_on_all_input_since_the_last_one() -> None:
     steps.caution.refused()
 
     assert steps.watch.at == [read, taken]
+
+
+def test_a_refused_commit_without_user_code_leaves_what_was_reported_before() -> None:
+    steps = Steps()
+    assert not steps.on_trial(StepInput((READ,), None, 3, 3))
+    steps.caution.committed()
+    steps.watch.at = [StepInput((READ,), None, 3, 3)]
+    steps.caution.refused()
+
+    assert steps.watch.at
