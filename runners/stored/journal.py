@@ -1,8 +1,8 @@
 """Entries of the journal as bytes: the changes that a step has made to the state of a key range.
 
-There are four kinds: changes of cells and timers; partials that were added and are buffered as columns (`partials.py`);
-`Whole`, all columns that a range buffers, which replaces all earlier entries of them; and `Released`, windows that
-have no buffered columns any more.
+There are four kinds: changes of cells and timers; partials that were added and are buffered (`partials.py`); `Whole`,
+before all partials that a range buffers, which replaces all earlier entries of them; and `Released`, windows of which
+nothing is buffered any more.
 """
 
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ def _changes_of(fields: list[Any]) -> Changes:
 
 
 def encode_whole(entry: Whole) -> bytes:
-    """All columns that a range buffers, as an entry."""
+    """What replaces all earlier partials that a range buffers, as an entry."""
     return frame(WHOLE, list(map(columns_fields, entry.parts)))
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
-from runners.core.open_windows.columns import Columns
-from runners.core.single_firing import column_windows
+from runners.core.open_windows.buffered import Buffered
+from runners.core.single_firing import column_windows, row_windows
 from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.plan import plan
 from runners.core.stages.stage_clocks import StageClocks
@@ -57,6 +57,7 @@ def small_steps() -> Iterator[None]:
     """So that a few records are enough for several of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
+        patch.setattr(row_windows, "MERGED_AT", 3)
         yield
 
 
@@ -97,8 +98,7 @@ class Grouped:
             channel = Channel(self._root, range_id)
             deliveries.append(Deliver(channel, self._sent[range_id], payload))
         self._commit(self._owner.deliveries.take_in(deliveries, 0))
-        if self._owner.state.windows.is_crowded:
-            self._release()
+        self._release(self._owner.state.windows.crowded)
         self._output_watermark_us = max(self._output_watermark_us, watermark_us)
 
     def meet(self, event: str) -> list[tuple[Any, ...]]:
@@ -108,7 +108,7 @@ class Grouped:
         elif event == "take over":
             self._take_over()
         elif event == "release":
-            self._release()
+            self._release(self._owner.state.windows.owners)
         else:
             self._compact(steps=1 if event == "compact a bit" else 1_000)
         emitted, self._recorder.seen[:] = list(self._recorder.seen), []
@@ -148,11 +148,11 @@ class Grouped:
         # Or there would be more and more of them, and each is looked for in all that comes.
         input_watermark_us = self._owner.state.time.watermark_us
         windows = self._owner.state.windows
-        singles = windows.singles if isinstance(windows, Columns) else ()
-        assert all(window.end_us > input_watermark_us for window in singles)
+        singles = windows.singles.values() if isinstance(windows, Buffered) else ()
+        assert all(window.end_us > input_watermark_us for each in singles for window in each)
 
-    def _release(self) -> None:
-        for step in self._owner.window_steps.relieve(0):
+    def _release(self, range_ids: Sequence[RangeId]) -> None:
+        for step in self._owner.window_steps.relieve(range_ids, 0):
             self._commit(step)
 
     def _compact(self, steps: int) -> None:
@@ -210,15 +210,15 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     for range_id, payload in run._router.payloads(outputs.groups):
         partials = decode_partials(payload, None)
         windows = run._owner.state.windows
-        assert isinstance(windows, Columns)
+        assert isinstance(windows, Buffered)
         # So that it is known what partials look like that can be kept.
-        windows._kept(range_id, partials, MAX_TIMESTAMP_US)
-        kept, others = windows._kept(
+        windows._parted(range_id, partials, MAX_TIMESTAMP_US)
+        kept, others = windows._parted(
             range_id, list(partials) if as_rows else partials, input_watermark_us
         )
 
         ends_us = sorted(window.end_us for _, window, _, _ in partials)
-        assert sorted(each[1].end_us for each in kept or ()) == [
+        assert sorted(each[1].end_us for each in kept) == [
             end_us for end_us in ends_us if end_us > input_watermark_us
         ]
         assert sorted(each[1].end_us for each in others) == [
@@ -235,6 +235,7 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     mode=st.sampled_from([df.AccumulationMode.DISCARDING, df.AccumulationMode.ACCUMULATING]),
     closing=st.sampled_from(df.FiringBehavior),
     cache_bytes=st.sampled_from([None, 0, 2_000]),
+    as_columns=st.booleans(),
 )
 # A sum that needs more than 64 bits, out of two bundles of which each is a column.
 @example(
@@ -246,6 +247,7 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     mode=df.AccumulationMode.DISCARDING,
     closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
     cache_bytes=None,
+    as_columns=True,
 )
 # All that a range holds is in several entries of the journal, which the next owner reads.
 @example(
@@ -257,6 +259,7 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     mode=df.AccumulationMode.DISCARDING,
     closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
     cache_bytes=None,
+    as_columns=True,
 )
 # What no column has comes for a window of which something is kept; then there is another owner.
 @example(
@@ -268,8 +271,9 @@ def test_what_is_kept_is_of_windows_that_have_not_fired(
     mode=df.AccumulationMode.DISCARDING,
     closing=df.FiringBehavior.FIRE_IF_NON_EMPTY,
     cache_bytes=None,
+    as_columns=True,
 )
-def test_what_is_kept_as_columns_emits_what_cells_emit(
+def test_what_is_buffered_emits_what_cells_emit(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],
@@ -278,24 +282,26 @@ def test_what_is_kept_as_columns_emits_what_cells_emit(
     mode: df.AccumulationMode,
     closing: df.FiringBehavior,
     cache_bytes: int | None,
+    *,
+    as_columns: bool,
 ) -> None:
     if not is_exact(batches):
         aggregates = [each for each in aggregates if each[0] != "price"] or [("value", sum)]
     transform = aggregation(
         window_fn, keys, aggregates, accumulation_mode=mode, closing_behavior=closing
     )
-    source = EventSource(batches, as_columns=True)
+    source = EventSource(batches, as_columns=as_columns)
 
-    by_column = grouped(transform, source, events, in_columns=True, cache_bytes=cache_bytes)
+    buffered = grouped(transform, source, events, in_columns=True, cache_bytes=cache_bytes)
     by_cell = grouped(transform, source, events, in_columns=False, cache_bytes=cache_bytes)
 
-    for at_once, expected in zip(by_column[0], by_cell[0], strict=True):
+    for at_once, expected in zip(buffered[0], by_cell[0], strict=True):
         assert sorted(at_once, key=repr) == sorted(expected, key=repr)
         # Where the last word for a key of a table counts, it is that of the last window.
         times = [timestamp for _, timestamp, *_ in at_once]
         assert times == sorted(times)
-    assert by_column[1] == by_cell[1]
-    assert by_column[2] == by_cell[2] == {"cells": 0, "timers": 0, "journal": 0}
+    assert buffered[1] == by_cell[1]
+    assert buffered[2] == by_cell[2] == {"cells": 0, "timers": 0, "journal": 0}
 
 
 @given(

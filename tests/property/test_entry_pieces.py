@@ -12,7 +12,7 @@ from dataflow.combiner_columns import SumColumns
 from runners.core.columns.partials import PartialColumns
 from runners.core.stages.entries import Changes, Noted, Released, Whole
 from runners.millwheel.worker.state.entry_pieces import EntryPieces
-from runners.stored.journal import decode_entry, encode_changes, encode_released, encode_whole
+from runners.stored.journal import decode_entry, encode_changes, encode_released
 from runners.stored.partials import encode_partials
 from tests.property.test_single_firing import columns_of
 from tests.property.test_stored_format import CELLS, MAYBE, WINDOWS, spelled
@@ -51,10 +51,6 @@ def rows_of(contents: Iterable[Any]) -> list[Any]:
 def largest_row(parts: Sequence[PartialColumns], encode: Callable[[Any], bytes]) -> int:
     """The bytes of the largest row by itself; a slice, as a piece is, which can have more than a copy."""
     return max(len(encode(part[at : at + 1])) for part in parts for at in range(len(part)))
-
-
-def as_whole(part: PartialColumns) -> bytes:
-    return encode_whole(Whole([part]))
 
 
 @given(cells=CHANGES, timers=TIMERS, more=MORE)
@@ -114,7 +110,7 @@ def test_columns_that_are_added(rows: list[tuple[int, int, int]], more: int) -> 
 def test_all_columns_of_a_range(several: list[list[tuple[int, int, int]]], more: int) -> None:
     """The first entry is in place of all before it, which is not to make it too large; and no other one is."""
     parts = list(map(columns_of, several))
-    bytes_max = max(largest_row(parts, encode) for encode in (encode_partials, as_whole)) + more
+    bytes_max = largest_row(parts, encode_partials) + more
 
     pieces = list(EntryPieces(WHERE, bytes_max).whole(parts))
 
@@ -125,16 +121,12 @@ def test_all_columns_of_a_range(several: list[list[tuple[int, int, int]]], more:
     assert sum(size for size, _ in pieces) == sum(map(len, parts))
 
 
-@pytest.mark.parametrize("encode", [encode_partials, as_whole], ids=["partials", "whole"])
-def test_an_entry_may_be_exactly_as_large_as_the_store_takes(
-    encode: Callable[[PartialColumns], bytes],
-) -> None:
-    """And one byte less makes two of it, whichever of the frames is the larger one."""
+def test_an_entry_may_be_exactly_as_large_as_the_store_takes() -> None:
+    """And one byte less makes two of it."""
     part = columns_of([(key, 0, 1) for key in range(40)])
 
-    def entries(bytes_max: int) -> Iterable[tuple[int, bytes]]:
-        pieces = EntryPieces(WHERE, bytes_max)
-        return pieces.whole([part]) if encode is as_whole else pieces.noted(Noted("range", part))
+    def sizes(bytes_max: int) -> list[int]:
+        return [size for size, _ in EntryPieces(WHERE, bytes_max).noted(Noted("range", part))]
 
-    assert [size for size, _ in entries(len(encode(part)))] == [40]
-    assert [size for size, _ in entries(len(encode(part)) - 1)] == [20, 20]
+    assert sizes(len(encode_partials(part))) == [40]
+    assert sizes(len(encode_partials(part)) - 1) == [20, 20]

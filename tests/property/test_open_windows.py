@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.columns import IntColumn
 from runners.core.ground.bundle import Bundle
+from runners.core.open_windows.buffered import Buffered
 from runners.core.open_windows.choice import (
     opened,
     opened_for_stream,
     opened_until_all_is_there,
 )
-from runners.core.open_windows.columns import Columns
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.open_windows.replayed import Replayed
 from runners.core.open_windows.stream_cells import StreamCells
 from runners.core.open_windows.stream_windows import StreamWindows
-from runners.core.single_firing import column_windows
+from runners.core.single_firing import column_windows, row_windows
 from runners.core.stages.entries import Changes, Entry
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import plan
@@ -54,11 +54,17 @@ def crowded(stage: GroupingStage) -> OpenWindows:
     return opened_for_stream(stage, {}, lambda _: None, 0)
 
 
+def rows_in_cells(stage: GroupingStage) -> OpenWindows:
+    """Rows are brought into cells when they have come, and columns stay."""
+    return for_stream(stage)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def small_steps() -> Iterator[None]:
     """So that a few records are enough for several of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(column_windows, "FOLD_PARTIALS_MIN", 3)
+        patch.setattr(row_windows, "MERGED_AT", 3)
         yield
 
 
@@ -99,10 +105,16 @@ class Run:
             blob = encode_partials(partials)
             received = decode_partials(blob, self._stage.combiners)
             self._note(self.windows.take([Arrival(received, owner, blob)], self._clocks))
-            if isinstance(self.windows, StreamWindows) and self.windows.is_crowded:
-                for each in self.windows.owners:
-                    self._note(self.windows.relieve(each, self._clocks))
+            for each in self._crowded(as_columns=as_columns):
+                assert isinstance(self.windows, StreamWindows)
+                self._note(self.windows.relieve(each, self._clocks))
         return self._emitted()
+
+    def _crowded(self, *, as_columns: bool) -> Sequence[Any]:
+        if not isinstance(self.windows, StreamWindows):
+            return ()
+        is_for_cells = self._open is rows_in_cells and not as_columns
+        return self.windows.owners if is_for_cells else self.windows.crowded
 
     def advance(self, watermark_us: int) -> list[str]:
         """The watermark moves."""
@@ -126,10 +138,10 @@ class Run:
         return self._emitted()
 
     def _check_size(self, step: Step, ends_us: Sequence[int]) -> None:
-        """A step is as small as it was asked to be."""
+        """A step is as small as it was asked to be: by timers or rows, and by columns."""
         if self._most is not None and not isinstance(self.windows, Replayed):
             is_of_one_end = not step.fired and len(set(ends_us)) == 1
-            assert len(ends_us) <= self._most or is_of_one_end
+            assert len(ends_us) <= 2 * self._most or is_of_one_end
 
     def _advance(self) -> Step | None:
         most = self._most
@@ -240,7 +252,7 @@ def check_a_stream(
     """All ways of keeping windows emit the same while input comes and windows fire in turns."""
     expected = played(Run(transform, opened), batches, as_columns, moves=True)
 
-    for open_ in (opened, for_stream, crowded):
+    for open_ in (opened, for_stream, crowded, rows_in_cells):
         run = Run(transform, open_, most=most)
         assert expected == played(run, batches, as_columns, spills, moves=True), open_
         assert len(run.windows) == 0
@@ -339,6 +351,7 @@ _ARRIVALS_AND_TIMES = st.lists(st.tuples(*_ARRIVAL, st.integers(0, 30)), max_siz
     before=_ARRIVALS,
     after=_ARRIVALS_AND_TIMES,
     most=MOST,
+    open_=st.sampled_from([for_stream, rows_in_cells]),
 )
 # What the one has in cells the other has as columns, and more comes for these.
 @example(
@@ -346,12 +359,14 @@ _ARRIVALS_AND_TIMES = st.lists(st.tuples(*_ARRIVAL, st.integers(0, 30)), max_siz
     before=[("a", 1, False), ("b", 2, True)],
     after=[("b", 3, True, 0)],
     most=None,
+    open_=rows_in_cells,
 )
 @example(
     window_fn=df.FixedWindows(10),
     before=[("a", 1, True), ("b", 2, False)],
     after=[("a", 3, False, 0), ("a", 11, True, 0)],
     most=1,
+    open_=rows_in_cells,
 )
 # They fire with both ways of the one window, and what comes for it then is late.
 @example(
@@ -359,17 +374,19 @@ _ARRIVALS_AND_TIMES = st.lists(st.tuples(*_ARRIVAL, st.integers(0, 30)), max_siz
     before=[("a", 1, True), ("a", 11, True), ("b", 2, False), ("b", 12, False)],
     after=[("a", 21, True, 10), ("a", 3, True, 10), ("b", 13, True, 20)],
     most=1,
+    open_=rows_in_cells,
 )
 def test_windows_that_come_from_another_owner_fire_once(
     window_fn: Any,
     before: list[tuple[str, int, bool]],
     after: list[tuple[str, int, bool, int]],
     most: int | None,
+    open_: Open,
 ) -> None:
     """Once for a key, however its owner had kept the window before the two came together, and all that is in it."""
     transform = aggregation(window_fn, ["user"], _SUMS, accumulation_mode=DISCARDING)
     together = Run(transform, opened)
-    runs = {user: Run(transform, for_stream, most=most) for user in "ab"}
+    runs = {user: Run(transform, open_, most=most) for user in "ab"}
     emitted, expected = list[str](), list[str]()
     for user, second, as_columns in before:
         batch = _of(user, second)
@@ -435,12 +452,12 @@ def test_every_way_of_keeping_windows_is_among_these() -> None:
         for open_ in (opened, for_stream, opened_until_all_is_there)
     }
 
-    assert {Columns, Replayed} < kept
+    assert {Buffered, Replayed} < kept
 
 
-def test_what_is_in_cells_and_what_is_in_columns_are_kept_apart() -> None:
-    """Rows behind the first columns are cells, and columns of their windows go there; the others stay."""
-    run = Run(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), for_stream)
+def test_what_is_in_cells_and_what_is_buffered_are_kept_apart() -> None:
+    """Columns of windows that are in cells go there; the others stay."""
+    run = Run(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), rows_in_cells)
     run.take(at_seconds(1), as_columns=False)
     run.take(at_seconds(2, 12), as_columns=True)
 
@@ -451,3 +468,41 @@ def test_what_is_in_cells_and_what_is_in_columns_are_kept_apart() -> None:
     assert 1 == len(run.advance(10 * SECOND_US))
     assert 1 == len(run.advance(20 * SECOND_US))
     assert run.windows.nbytes == 0
+
+
+@pytest.mark.parametrize("spills", [False, True])
+def test_rows_of_one_end_fire_in_several_steps(*, spills: bool) -> None:
+    """What has fired is gone from what is kept, as a cell would be, and does not fire again."""
+    run = Run(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), for_stream, most=2)
+    events = [Event(user, is_test=True, shard=0, value=1, price=0.0) for user in "abcde"]
+    run.take(([(event, SECOND_US) for event in events], 0), as_columns=False)
+    run._watermark_us = 10 * SECOND_US
+    emitted, gone = list[str](), list[Any]()
+    for size in (2, 2, 1):
+        step = run._advance()
+        assert step is not None
+        assert step.fired_rows == size
+        gone += step.effects.touched
+        emitted += run._emitted()
+        if spills:
+            run.spill()
+
+    assert len(set(emitted)) == len(emitted) == 5
+    # The last ones are behind the event time that is reached with them.
+    assert len(set(gone)) == len(gone) == 4
+    assert run.advance(MAX_TIMESTAMP_US) == []
+
+
+def test_a_key_that_has_fired_is_gone_from_what_is_restored() -> None:
+    transform = aggregation(df.FixedWindows(10), ["user"], [("value", sum)])
+    run, kept = Run(transform, for_stream, most=1), Run(transform, for_stream)
+    events = [Event(user, is_test=True, shard=0, value=1, price=0.0) for user in "ab"]
+    for each in (run, kept):
+        each.take(([(event, SECOND_US) for event in events], 0), as_columns=False)
+    run._watermark_us = 10 * SECOND_US
+    step = run._advance()
+    assert step is not None
+    first = run._emitted()
+    kept.windows.restore(Changes([(cell_id, None) for cell_id in step.effects.touched], []))
+
+    assert kept.advance(10 * SECOND_US) == run.advance(10 * SECOND_US) != first

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from runners.core.open_windows.buffered import Buffered
 from runners.core.open_windows.cells import Cells
-from runners.core.open_windows.columns import Columns
 from runners.core.open_windows.replayed import Replayed
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.column_windows import ColumnWindows
@@ -49,25 +49,26 @@ def fire_before_all_is_there(patch: Patch) -> None:
 
     def broken(windows: Replayed, arrivals: Any, clocks: Any) -> Any:
         step = take(windows, arrivals, clocks)
-        bundles = windows._panes.bundles(windows._columns, windows._partials)
+        bundles = windows._panes.bundles([*windows._columns, windows._partials])
         return windows._stage.emit_next(bundles, clocks) or step
 
     patch.setattr(Replayed, "take", broken)
 
 
 def spill_cells_alone(patch: Patch) -> None:
-    """Columns do not go where the cells go."""
-    patch.setattr(Columns, "spill", Cells.spill)
+    """What is buffered does not go where the cells go."""
+    patch.setattr(Buffered, "spill", Cells.spill)
 
 
-def add_to_cells_alone(patch: Patch) -> None:
-    """What comes as rows has a cell, and what is columns of its window stays columns."""
-    patch.setattr(Columns, "_make_single", lambda *_: ())
+def buffer_what_was_restored_as_cells(patch: Patch) -> None:
+    """What comes for the windows of restored cells is buffered."""
+    restore = Buffered.restore
 
+    def broken(windows: Buffered, *args: Any, **more: Any) -> None:
+        restore(windows, *args, **more)
+        windows.singles.clear()
 
-def believe_that_restored_cells_are_alone(patch: Patch) -> None:
-    """What comes for the windows of restored cells becomes columns."""
-    patch.setattr(Columns, "_note_cells", lambda *_: None)
+    patch.setattr(Buffered, "restore", broken)
 
 
 def fire_columns_when_timers_have_fired(patch: Patch) -> None:
@@ -80,21 +81,22 @@ def fire_columns_when_timers_have_fired(patch: Patch) -> None:
 
 def relieve_without_cells(patch: Patch) -> None:
     """What has no room is let go."""
-    into_cells = Columns._into_cells
+    relieve = Buffered.relieve
 
-    def broken(windows: Columns, released: Any, *args: Any) -> Any:
-        return into_cells(windows, [(noted, []) for noted, _ in released], *args)
+    def broken(windows: Buffered, owner: Any, clocks: Any) -> Any:
+        windows._buffered[owner].pop_all()
+        return relieve(windows, owner, clocks)
 
-    patch.setattr(Columns, "_into_cells", broken)
+    patch.setattr(Buffered, "relieve", broken)
 
 
 def keep_what_has_ended(patch: Patch) -> None:
-    """What is late becomes columns, and a window fires a second time."""
-    kept = Columns._kept
+    """What is late is buffered, and a window fires a second time."""
+    parted = Buffered._parted
     patch.setattr(
-        Columns,
-        "_kept",
-        lambda windows, owner, partials, _: kept(windows, owner, partials, -1 << 62),
+        Buffered,
+        "_parted",
+        lambda windows, owner, partials, _: parted(windows, owner, partials, -1 << 62),
     )
 
 
@@ -106,8 +108,7 @@ def keep_what_has_ended(patch: Patch) -> None:
         restore_partials_in_place_of_others,
         fire_before_all_is_there,
         spill_cells_alone,
-        add_to_cells_alone,
-        believe_that_restored_cells_are_alone,
+        buffer_what_was_restored_as_cells,
         fire_columns_when_timers_have_fired,
         relieve_without_cells,
         keep_what_has_ended,

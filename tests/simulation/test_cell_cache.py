@@ -32,6 +32,12 @@ SEEDS_MAX = 300
 #: Of each pipeline.
 SEEDS = by_profile(dev=4, ci=10, nightly=1_000)
 SEEN = df.BagStateSpec("seen")
+#: Where the default trigger fires too; but the window of a key has a cell, and is not buffered.
+IN_CELLS = df.WindowInto(
+    df.GlobalWindows(),
+    trigger=df.AfterWatermark(),
+    accumulation_mode=df.AccumulationMode.DISCARDING,
+)
 
 
 @pytest.fixture
@@ -198,6 +204,7 @@ def test_state_many_times_the_bound(seed: int) -> None:
         p
         | "read" >> df.Read(ScriptedSource(batches))
         | "pair" >> df.Map(lambda each: (each, 1))
+        | "in cells" >> IN_CELLS
         | "count" >> df.CombinePerKey(sum)
         | "row" >> df.Map(lambda pair: {"key": pair[0], "count": pair[1]})
         | "counts" >> df.WriteToPostgres("counts", columns={"key": int, "count": int}, key=["key"])

@@ -3,18 +3,20 @@
 The journals here are so short, and put together so often, that each takeover finds something of every kind in them.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runners.core.columns.partials import PartialColumns
-from runners.core.open_windows.columns import Columns
+from runners.core.open_windows.buffered import Buffered
 from runners.core.single_firing import column_windows
 from runners.core.single_firing.column_windows import ColumnWindows
-from runners.core.stages.entries import Noted, Released, Whole
+from runners.core.stages.entries import Released, Whole
+from runners.core.stages.grouping import Step
 from runners.millwheel.worker.compactor import Compactor
 from runners.millwheel.worker.deliveries import Deliveries
 from runners.millwheel.worker.state import journal as journals
@@ -58,46 +60,64 @@ def test_typed_rows_keep_their_promises_for_any_seed(seed: int) -> None:
 
 def emit_again_what_was_emitted(patch: Patch) -> None:
     """A new owner keeps what has been emitted before."""
-    patch.setattr(Columns, "forget_fired", lambda *_: None)
+    patch.setattr(Buffered, "forget_fired", lambda *_: None)
 
 
 def compact_what_is_kept(patch: Patch) -> None:
     """Entries go, and nothing comes in their place."""
-    patch.setattr(Columns, "whole", lambda *_: ())
+    patch.setattr(Buffered, "whole", lambda *_: ())
 
 
 def count_what_is_whole_in_addition(patch: Patch) -> None:
     """Of the entries before the one with everything, some are left; they count as well."""
-    restore = Columns.restore
+    restore = Buffered.restore
 
-    def broken(windows: Columns, entry: Any, owner: Any = None) -> None:
-        for part in entry.parts if isinstance(entry, Whole) else [entry]:
-            restore(windows, part, owner)
+    def broken(windows: Buffered, entry: Any, owner: Any = None, *, nbytes: int = 0) -> None:
+        if not isinstance(entry, Whole):
+            restore(windows, entry, owner, nbytes=nbytes)
 
-    patch.setattr(Columns, "restore", broken)
+    patch.setattr(Buffered, "restore", broken)
 
 
 def forget_what_was_released(patch: Patch) -> None:
     """Windows are in cells, and in the journal as columns."""
-    release = Columns._release
+    relieve = Buffered.relieve
 
-    def broken(
-        columns: Columns, windows: Collection[Window] | None = None, owner: Any = None
-    ) -> Iterator[tuple[Noted, list[PartialColumns]]]:
-        for noted, parts in release(columns, windows, owner):
-            yield noted._replace(entry=Released([])), parts
+    def broken(windows: Buffered, owner: Any, clocks: Any) -> Step:
+        step = relieve(windows, owner, clocks)
+        noted = [each._replace(entry=Released([])) for each in step.noted]
+        return attrs.evolve(step, noted=noted)
 
-    patch.setattr(Columns, "_release", broken)
-
-
-def add_to_cells_alone(patch: Patch) -> None:
-    """What comes as rows has a cell; what is kept of its window as columns stays there."""
-    patch.setattr(Columns, "_make_single", lambda *_: ())
+    patch.setattr(Buffered, "relieve", broken)
 
 
-def believe_that_taken_cells_are_alone(patch: Patch) -> None:
-    """What is kept as columns for the windows of cells that came with a range stays there, and so does what comes."""
-    patch.setattr(Columns, "_note_cells", lambda *_: None)
+class _Nobody(defaultdict[Any, set[Window]]):
+    """No window is single."""
+
+    def __missing__(self, owner: Any) -> set[Window]:
+        return set()
+
+
+def buffer_what_has_cells(patch: Patch) -> None:
+    """What comes for a window in cells is buffered."""
+    parted = Buffered._parted
+
+    def broken(windows: Buffered, *args: Any) -> Any:
+        windows.singles = _Nobody()
+        return parted(windows, *args)
+
+    patch.setattr(Buffered, "_parted", broken)
+
+
+def buffer_what_has_come_as_cells(patch: Patch) -> None:
+    """What comes for a window in cells that came with a range is buffered."""
+    restore = Buffered.restore
+
+    def broken(windows: Buffered, entry: Any, owner: Any = None, *, nbytes: int = 0) -> None:
+        restore(windows, entry, owner, nbytes=nbytes)
+        windows.singles.clear()
+
+    patch.setattr(Buffered, "restore", broken)
 
 
 def reshape_what_is_kept(patch: Patch) -> None:
@@ -132,8 +152,8 @@ RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1}
         (compact_what_is_kept, ALL_FAULTS),
         (count_what_is_whole_in_addition, ALL_FAULTS),
         (forget_what_was_released, ALL_FAULTS),
-        (add_to_cells_alone, ALL_FAULTS),
-        (believe_that_taken_cells_are_alone, HANDS),
+        (buffer_what_has_cells, ALL_FAULTS),
+        (buffer_what_has_come_as_cells, HANDS),
         (reshape_what_is_kept, RESHAPING | {Fault.CRASH: 0.02}),
         (fire_too_early_in_the_order, HANDS),
     ],
@@ -153,7 +173,7 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
 
     def checking(deliveries: Deliveries, *arguments: Any) -> Any:
         windows: Any = deliveries._state.windows
-        buffered = windows._buffered.values() if isinstance(windows, Columns) else ()
+        buffered = windows._buffered.values() if isinstance(windows, Buffered) else ()
         kept = {
             (key, window) for each in buffered for part in each.parts for key, window, *_ in part
         }
@@ -173,7 +193,7 @@ def test_no_window_is_in_two_places(monkeypatch: Patch) -> None:
 @pytest.mark.slow
 def test_windows_in_two_places_are_found(monkeypatch: Patch) -> None:
     check_windows_are_in_one_place(monkeypatch)
-    add_to_cells_alone(monkeypatch)
+    buffer_what_has_cells(monkeypatch)
 
     with pytest.raises(Exception, match="kept as columns and in cells"):
         simulate("typed", seeds=300, faults={Fault.MOVE: 0.3})

@@ -10,7 +10,7 @@ from dataflow.canonical_keys import CanonicalKeys
 from dataflow.coders import encode_key, hash_key
 from runners.core.ground.key_codec import EncodedKey, KeyCodec
 from runners.core.ground.timers import Timers
-from runners.core.open_windows.columns import Columns
+from runners.core.open_windows.buffered import Buffered
 from runners.core.open_windows.stream_cells import StreamCells
 from runners.core.partials import merging as partial_merging
 from runners.core.partials import row_folding, stateful_inputs, values_by_key
@@ -365,7 +365,7 @@ def keep_timers_of_a_released_range(patch: Patch) -> None:
 
 def keep_columns_of_a_released_range(patch: Patch) -> None:
     """A worker has the columns of a range of another one."""
-    patch.setattr(Columns, "forget", StreamCells.forget)
+    patch.setattr(Buffered, "forget", StreamCells.forget)
 
 
 def hold_by_what_was_open_at_first(patch: Patch) -> None:

@@ -14,6 +14,7 @@ from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.system_clock import SystemClock
 from runners.testing.local_network import LocalNetwork
+from tests.simulation.test_cell_cache import IN_CELLS
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +28,7 @@ def test_many_keys_stay_within_the_bytes_of_the_cache() -> None:
     (
         p
         | "read" >> df.Read(Rounds(keys=KEYS, rounds=ROUNDS, value_bytes=VALUE_BYTES, parts=1))
+        | "in cells" >> IN_CELLS
         | "buffer" >> df.GroupByKey()
         | "size" >> df.Map(lambda pair: {"key": pair[0], "count": len(pair[1])})
         | df.WriteToPostgres("sizes", columns={"key": int, "count": int})

@@ -1,12 +1,15 @@
 """A watermark that makes more due than fits into a step: others have their turn, and the output is the same."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import pytest
 
 import dataflow as df
+from runners.core.ground.cells import Effects
+from runners.core.open_windows.buffered import Buffered
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker import Worker
@@ -84,13 +87,11 @@ class Watched:
         return worked
 
 
-@pytest.mark.parametrize("faults", [{}, {Fault.CRASH: 0.05, Fault.MOVE: 0.2}])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_end_of_many_keys_is_many_steps(seed: int, faults: Mapping[Fault, float]) -> None:
-    """So that a worker that has much to emit is not taken for dead meanwhile, nor keeps all of it in memory.
+CRASHES = {Fault.CRASH: 0.05, Fault.MOVE: 0.2}
 
-    This includes one that takes ranges over in the middle of it.
-    """
+
+def run_to_the_end_of_many_keys(seed: int, faults: Mapping[Fault, float]) -> WatchedCluster:
+    """Count records of many keys, all of which are due at once."""
     p = df.Pipeline()
     (
         p
@@ -106,4 +107,29 @@ def test_the_end_of_many_keys_is_many_steps(seed: int, faults: Mapping[Fault, fl
 
     (table,) = p.graph().tables()
     assert Counter(cluster.store.read_table(table)) == Counter((key, 2) for key in range(KEYS))
-    assert 0 < cluster.most_rows <= TIMERS_PER_STEP
+    return cluster
+
+
+@pytest.mark.parametrize("faults", [{}, CRASHES])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_end_of_many_keys_is_many_steps(seed: int, faults: Mapping[Fault, float]) -> None:
+    """So that a worker that has much to emit is not taken for dead meanwhile, nor keeps all of it in memory.
+
+    This includes one that takes ranges over in the middle of it.
+    """
+    assert 0 < run_to_the_end_of_many_keys(seed, faults).most_rows <= TIMERS_PER_STEP
+
+
+def test_a_window_of_which_a_part_has_fired_unnoticed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next owner would have these keys fire again."""
+    part_fired = Buffered._part_fired
+    monkeypatch.setattr(
+        Buffered,
+        "_part_fired",
+        lambda *args: attrs.evolve(part_fired(*args), effects=Effects()),
+    )
+
+    with pytest.raises((AssertionError, SimulationError)):
+        deque((run_to_the_end_of_many_keys(seed, CRASHES) for seed in range(SEEDS_MAX)), maxlen=0)

@@ -35,7 +35,7 @@ from runners.testing.simulator.cluster import JOB, SimulatedCluster
 from runners.testing.simulator.network import Link, VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
 from tests.effort import costly
-from tests.simulation.test_worker_crashes import build_counts, scripted
+from tests.simulation.test_worker_crashes import MINUTES_IN_CELLS, build_counts, scripted
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,9 @@ def test_a_new_driver_finds_out(keys: Any, faults: frozenset[Fault], seed: int) 
 
 def run_with_a_driver_that_looked_too_early(keys: Any, faults: frozenset[Fault], seed: int) -> None:
     pipeline = df.Pipeline(DirectRunner())
-    build_counts(pipeline, scripted([[(n, 7 * n), (n + 1, 7 * n)] for n in range(30)], 0))
+    build_counts(
+        pipeline, scripted([[(n, 7 * n), (n + 1, 7 * n)] for n in range(30)], 0), MINUTES_IN_CELLS
+    )
     cluster = SimulatedCluster(pipeline.graph(), seed, faults=faults)
     cluster.run_until(
         lambda: (
@@ -171,7 +173,8 @@ def compaction(fences: list[Fence], taken: Mapping[RangeId, TakenRange]) -> Prod
 def started(seed: int) -> SimulatedCluster:
     """A calm cluster in the middle of its input, with all ranges where they belong."""
     pipeline = df.Pipeline(DirectRunner())
-    build_counts(pipeline, scripted([[(n, 7 * n), (n + 1, 7 * n)] for n in range(30)], 0))
+    source = scripted([[(n, 7 * n), (n + 1, 7 * n)] for n in range(30)], 0)
+    build_counts(pipeline, source, MINUTES_IN_CELLS)
     cluster = SimulatedCluster(pipeline.graph(), seed, faults=NO_FAULTS)
     cluster.run_until(
         lambda: cluster.master.is_at_rest and cluster.master.statistics().records_read > 10

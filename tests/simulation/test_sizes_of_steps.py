@@ -17,6 +17,7 @@ from runners.testing.simulator import NO_FAULTS, Fault, dice, simulate
 from runners.testing.simulator.cluster import SimulatedCluster
 from runners.testing.simulator.pipelines import PIPELINES
 from tests.effort import by_profile
+from tests.simulation.test_cell_cache import IN_CELLS
 
 #: Of the shipped pipelines: so little that hardly anything is in one piece.
 PIECE_BYTES = 150
@@ -122,7 +123,7 @@ def test_a_value_that_is_too_large_is_refused_by_name() -> None:
     """Before anything is committed; the job stops, and the error names the key."""
 
     def build(p: df.Pipeline) -> None:
-        write_each(large(p) | "group" >> df.GroupByKey())
+        write_each(large(p) | IN_CELLS | "group" >> df.GroupByKey())
 
     run(build, value_bytes_max=RECORDS * RECORD_BYTES)
     with pytest.raises(df.TransformError) as failure:
@@ -187,7 +188,7 @@ def test_large_cells_are_compacted_little_by_little(monkeypatch: pytest.MonkeyPa
             return super().commit(production)
 
     def build(p: df.Pipeline) -> None:
-        write_each(large(p) | "group" >> df.GroupByKey())
+        write_each(large(p) | IN_CELLS | "group" >> df.GroupByKey())
 
     monkeypatch.setattr(f"{__name__}.Measuring", Compacted)
     run(build)

@@ -151,13 +151,22 @@ def test_triggers_survive_crashes(
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
 
-def build_counts(p: df.Pipeline, source: df.Source) -> None:
+MINUTES = df.WindowInto(df.FixedWindows(60))
+#: They fire when those do; but windows have cells and timers, and are not buffered.
+MINUTES_IN_CELLS = df.WindowInto(
+    df.FixedWindows(60),
+    trigger=df.AfterWatermark(),
+    accumulation_mode=df.AccumulationMode.DISCARDING,
+)
+
+
+def build_counts(p: df.Pipeline, source: df.Source, minutes: df.WindowInto = MINUTES) -> None:
     """Records per key and minute, with no allowance for lateness."""
     (
         p
         | "read" >> df.Read(source)
         | "pair" >> df.Map(lambda v: (v % 5, 1))
-        | "minutes" >> df.WindowInto(df.FixedWindows(60))
+        | "minutes" >> minutes
         | "count" >> df.CombinePerKey(sum)
         | "row" >> df.Map(row)
         | "write" >> df.WriteToPostgres("counts", columns=COLUMNS, key=["key", "start"])

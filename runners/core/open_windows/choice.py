@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from runners.core.ground.cells import CellId
+from runners.core.open_windows.buffered import Buffered
 from runners.core.open_windows.cells import Cells
-from runners.core.open_windows.columns import Columns
 from runners.core.open_windows.open_windows import OpenWindows
 from runners.core.open_windows.replayed import Replayed
 from runners.core.open_windows.stream_cells import StreamCells
@@ -36,7 +36,7 @@ def opened_for_stream(
     panes = SinglePanes.of_stream(stage.graph, stage.root)
     if panes is None:
         return StreamCells(stage, cells, need)
-    return Columns(stage, panes, cells, need, bytes_max)
+    return Buffered(stage, panes, cells, need, bytes_max)
 
 
 def opened_until_all_is_there(stage: GroupingStage) -> OpenWindows:

@@ -104,9 +104,9 @@ class OpenWindows(ABC):
 
         Args:
             clocks: the clocks.
-            timers_max: the most timers that fire; None: all.
-            panes_max: the most panes that windows without timers emit, unless more are of windows with one end; None:
-                any number.
+            timers_max: the most timers that fire, or rows of windows without timers; None: all.
+            panes_max: the most panes that windows without timers emit of columns, unless more are of windows with one
+                end; None: any number.
 
         Returns:
             The step, with how far it came (`Step.reached_us`).

@@ -62,7 +62,7 @@ class Replayed(OpenWindows):
                 return None
             columns, partials = self._columns, self._partials
             self._columns, self._partials = [], []
-            self._bundles = self._panes.bundles(columns, partials)
+            self._bundles = self._panes.bundles([*columns, partials])
         step = self._stage.emit_next(self._bundles, clocks)
         if step is None:
             self._bundles = None

@@ -17,12 +17,12 @@ class StreamCells(Cells, StreamWindows):
         """The cells that are in memory, or have a timer."""
         return dict.fromkeys([*self.cells, *(timer[0] for timer in self.timers)])
 
-    def restore(self, entry: Entry, owner: Any = None) -> None:
+    def restore(self, entry: Entry, owner: Any = None, *, nbytes: int = 0) -> None:
         """Set cells and timers."""
         if not isinstance(entry, Changes):
             raise StoreError(
-                f"there are columns of {owner}, which the grouping does not keep",
-                detail=f"an entry of type {type(entry).__name__}",
+                f"there are partials of {owner}, which the grouping does not buffer",
+                detail=f"an entry of type {type(entry).__name__} with {nbytes:,} bytes",
                 hint="this is a bug in dataflow-sdk: keep the database and report it",
             )
         super().restore(entry)

@@ -8,9 +8,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId
 from runners.core.open_windows.open_windows import OpenWindows
+from runners.core.partials.partial import Partial
 from runners.core.stages.entries import Entry
 from runners.core.stages.grouping import Step
 from runners.core.stages.stage_clocks import StageClocks
@@ -24,12 +24,13 @@ class StreamWindows(OpenWindows):
         """The cells that are in memory, or have a timer."""
 
     @abstractmethod
-    def restore(self, entry: Entry, owner: Any = None) -> None:
+    def restore(self, entry: Entry, owner: Any = None, *, nbytes: int = 0) -> None:
         """Apply an entry: what was spilled, or what an owner before has noted, in the same order.
 
         Args:
             entry: the entry.
             owner: whose it is; see `Arrival`.
+            nbytes: the size that it had where it was stored.
 
         Raises:
             StoreError: such windows cannot have such entries.
@@ -61,9 +62,9 @@ class StreamWindows(OpenWindows):
         return ()
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether that takes more than it may, or cannot be kept small; then `relieve` every owner of it."""
-        return False
+    def crowded(self) -> Sequence[Any]:
+        """The owners of what takes more room than there is, or cannot be kept small; `relieve` them."""
+        return ()
 
     def relieve(self, owner: Any, clocks: StageClocks) -> Step:
         """Bring everything that is kept of an owner into cells.
@@ -74,13 +75,21 @@ class StreamWindows(OpenWindows):
         """
         raise AssertionError(f"everything of {owner} is in cells at {clocks}")
 
-    def whole(self, owner: Any) -> Sequence[PartialColumns]:
+    def whole(self, owner: Any) -> Sequence[Sequence[Partial]]:
         """Everything that is kept of an owner beside cells, merged as far as possible.
 
         Args:
             owner: of which it is asked.
         """
         return ()
+
+    def note_size(self, owner: Any, nbytes: int) -> None:
+        """Note how large everything is that `whole` returned.
+
+        Args:
+            owner: whose it is.
+            nbytes: the size that it has where it is stored.
+        """
 
     def forget_fired(self, owner: Any, until_us: int) -> None:
         """Forget what has fired already, after everything of an owner was restored.

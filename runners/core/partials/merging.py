@@ -70,7 +70,7 @@ class PartialMerging:
         if self.is_of_overlaps:
             partials = list(partials)
             keys, windows = [each[0] for each in partials], [each[1] for each in partials]
-            return [self._as_one(*chain) for chain in chains(keys, windows, partials)]
+            return [self.as_one(*chain) for chain in chains(keys, windows, partials)]
         by_window = by_window_and_key(partials)
         if self._window_fn is not None:
             groups = (
@@ -78,14 +78,24 @@ class PartialMerging:
                 for window, by_key in by_window.items()
                 for key, entries in by_key.items()
             )
-            return [self._as_one(*group) for group in self.groups(groups)]
+            return [self.as_one(*group) for group in self.groups(groups)]
         return [
-            self._as_one(key, window, entries) if type(entries) is list else entries
+            self.as_one(key, window, entries) if type(entries) is list else entries
             for window, by_key in by_window.items()
             for key, entries in by_key.items()
         ]
 
-    def _as_one(self, key: Any, window: Window, entries: Sequence[Partial]) -> Partial:
+    def as_one(self, key: Any, window: Window, entries: Sequence[Partial]) -> Partial:
+        """Merge partials of a key into one.
+
+        Args:
+            key: theirs.
+            window: of the one.
+            entries: at least one partial; may be changed.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
         if len(entries) == 1 and entries[0][1] == window:
             return entries[0]
         accumulator = self.accumulator([each[2] for each in entries])

@@ -56,7 +56,7 @@ class SinglePanes:
 
     @classmethod
     def of_stream(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
-        """The panes of a grouping, if its windows fire once whenever input comes, and can be buffered as columns.
+        """The panes of a grouping, if its windows fire once whenever input comes, and can be buffered.
 
         Windows that merge cannot be buffered so: every new partial would have to be compared with all that are kept.
 
@@ -67,22 +67,23 @@ class SinglePanes:
         accumulation = _firing_once(graph, node)
         if accumulation is None or not _ends_with_its_window(accumulation.strategy):
             return None
-        found = cls(node, accumulation)
-        return None if found.lifter.combiners is None else found
+        return cls(node, accumulation)
 
-    def bundles(
-        self, columns: Sequence[PartialColumns], partials: Iterable[Partial] = ()
-    ) -> Iterator[Bundle]:
+    def bundles(self, parts: Iterable[Sequence[Partial]]) -> Iterator[Bundle]:
         """The panes of windows of which these are all the partials.
 
         Args:
-            columns: partials as columns.
-            partials: all others.
+            parts: columns, or rows, which may be changed.
 
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        rows = list(partials)
+        columns, rows = list[PartialColumns](), list[Partial]()
+        for part in parts:
+            if isinstance(part, PartialColumns):
+                columns.append(part)
+            else:
+                rows.extend(part)
         if columns and not rows:
             merged = self.lifter.merging.columns(columns)
             if merged is not None:

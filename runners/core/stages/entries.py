@@ -23,14 +23,14 @@ class Changes(NamedTuple):
 
 @attrs.frozen
 class Whole:
-    """All columns that are kept, except for those in further entries of the same commit."""
+    """All partials that are buffered, except for those in further entries of the same commit."""
 
-    parts: Sequence[PartialColumns]
+    parts: Sequence[PartialColumns] = ()
 
 
 @attrs.frozen
 class Released:
-    """Windows that have no columns any more, because they are in cells."""
+    """Windows of which nothing is buffered any more, because they are in cells."""
 
     windows: Sequence[Window]
 
@@ -50,5 +50,5 @@ class Noted(NamedTuple):
     """
 
     owner: Any
-    entry: Released | PartialColumns | None
+    entry: Released | Sequence[Partial] | None
     received: bytes | None = None

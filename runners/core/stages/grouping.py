@@ -19,6 +19,7 @@ Dataflow Model, section 2.2.2.
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeVar
 
 import attrs
 
@@ -40,6 +41,8 @@ from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
 from windowing.errors import error_text
 
+T = TypeVar("T")
+
 
 @attrs.frozen
 class Step:
@@ -50,6 +53,7 @@ class Step:
         reached_us: the event time up to which everything that was due has fired, in microseconds; None: more may be
             due at the same instant, and at any after it.
         noted: changes of what is kept beside cells.
+        fired_rows: how many partials have fired that were rows, without a timer.
     """
 
     effects: Effects = attrs.field(factory=Effects)
@@ -57,6 +61,7 @@ class Step:
     fired: Sequence[TimerId] = ()
     reached_us: int | None = None
     noted: Sequence[Noted] = ()
+    fired_rows: int = 0
 
 
 class GroupingStage:
@@ -121,7 +126,7 @@ class GroupingStage:
         """
         with self._naming_failures():
             act: Callable[[], Effects] = partial(self.machine.add, cells, partials, clocks)
-            effects = self._tried(act)
+            effects = self.tried(act)
         return self._followed(effects, clocks)
 
     def emit_next(self, bundles: Iterator[Bundle], clocks: StageClocks) -> Step | None:
@@ -132,7 +137,7 @@ class GroupingStage:
             clocks: the clocks.
         """
         with self._naming_failures():
-            bundle = next(bundles, None)
+            bundle = self.tried(lambda: next(bundles, None))
         if bundle is None:
             return None
         return Step(outputs=self.executor.process(bundle, clocks))
@@ -152,7 +157,7 @@ class GroupingStage:
         """
         with self._naming_failures():
             act: Callable[[], Effects] = partial(self.machine.fire_timers, cells, due, clocks)
-            effects = self._tried(act)
+            effects = self.tried(act)
         return self._followed(effects, clocks)
 
     @property
@@ -187,8 +192,12 @@ class GroupingStage:
             effects = on_signal(self._trigger, fire_if_due, cells, listening, name, clocks)
         return self._followed(effects, clocks)
 
-    def _tried(self, act: Callable[[], Effects]) -> Effects:
-        """Run a step of the machine, on trial first: all of it, and if the trial fails, each element by itself."""
+    def tried(self, act: Callable[[], T]) -> T:
+        """Run code that merges or fires, on trial first: all of it, and if the trial fails, each element by itself.
+
+        Args:
+            act: the code; has effects on what is in memory here only.
+        """
         is_stateful = isinstance(self.machine, StatefulDoFnMachine)
         if self._trial is None or not (is_stateful or self._tries is None):
             return act()

@@ -1,8 +1,9 @@
 """Compactor: decides when a worker brings cells and timers up to date with their journals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runners.core.ground.clock import Clock
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.caution import Caution
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
@@ -54,8 +55,7 @@ class Compactor:
         for name, computation in self._computations.items():
             journal = computation.state.journal
             worked |= journal.is_full and self._compact(name, computation)
-            if computation.state.windows.is_crowded:
-                self._relieve(name, computation)
+            self._relieve(name, computation, computation.state.windows.crowded)
             while journal.is_pressing:
                 self._compact(name, computation)
         return worked
@@ -74,22 +74,24 @@ class Compactor:
         if not is_last and self._clock.monotonic_ms() - self._worked_ms < IDLE_MS:
             return False
         for name, each in self._computations.items() if in_cells else ():
-            self._relieve(name, each)
+            self._relieve(name, each, each.state.windows.owners)
         return any(self._compact(name, each) for name, each in self._computations.items())
 
     def compact_all(self, name: str) -> None:
         """Compact all of a computation, so that its ranges may be given other keys."""
         computation = self._computations[name]
         self._committer.flush(name)
-        self._relieve(name, computation)
+        self._relieve(name, computation, computation.state.windows.owners)
         while self._compact(name, computation):
             pass
 
-    def _relieve(self, name: str, computation: GroupingComputation) -> None:
-        if not computation.state.windows.owners:
+    def _relieve(
+        self, name: str, computation: GroupingComputation, range_ids: Sequence[RangeId]
+    ) -> None:
+        if not range_ids:
             return
         self._committer.flush(name)
-        steps = computation.window_steps.relieve(self._clock.now_us())
+        steps = computation.window_steps.relieve(range_ids, self._clock.now_us())
         for step in self._caution.of_steps(computation.state.ranges.values(), steps):
             self._committer.commit_at_once(step)
 

@@ -34,7 +34,7 @@ class Firing:
         self._name, self._stage, self._state = name, stage, state
         self._window_steps = window_steps
         self._steps = steps
-        #: How many timers fire in one step.
+        #: How many timers, and rows without a timer, fire in one step.
         self._timers_size = StepSize(steps)
 
     def has_due(self, clocks: Clocks) -> bool:
@@ -59,7 +59,7 @@ class Firing:
         if step is None:
             return None
         done = self._window_steps.done(step, known.output_watermark_us)
-        self._timers_size.caused(len(step.fired), done.nbytes)
+        self._timers_size.caused(len(step.fired) + step.fired_rows, done.nbytes)
         return done
 
     def on_signals(self, news: SignalNews, now_us: int) -> Iterator[WorkerStep]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from runners.core.open_windows.open_windows import Arrival
 from runners.core.stages.grouping import Step
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
@@ -35,13 +36,17 @@ class WindowSteps:
         step = self._state.windows.take(arrivals, clocks)
         return self.done(step, clocks.output_watermark_us, before)
 
-    def relieve(self, now_us: int) -> Iterator[WorkerStep]:
+    def relieve(self, range_ids: Iterable[RangeId], now_us: int) -> Iterator[WorkerStep]:
         """Bring everything into cells that windows keep beside them.
 
         Commit each step before the next is asked for, and nothing in between.
+
+        Args:
+            range_ids: of which something is kept so.
+            now_us: the processing time, in microseconds.
         """
         windows = self._state.windows
-        for range_id in windows.owners:
+        for range_id in range_ids:
             clocks = self._state.time.reached(now_us)
             yield self.done(windows.relieve(range_id, clocks), clocks.output_watermark_us)
 

@@ -9,7 +9,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import CellId, TimerId
 from runners.core.partials.partial import Partial
 from runners.core.stages.entries import Noted, Released, Whole
@@ -85,26 +84,20 @@ class EntryPieces:
             return [(len(entry), noted.received)]
         return [(len(piece), payload) for piece, payload in self._rows.of(entry, encode_partials)]
 
-    def whole(self, parts: Sequence[PartialColumns]) -> Iterator[tuple[int, bytes]]:
-        """Yield entries for all columns of a range, and the rows in each; the first replaces whatever came before.
+    def whole(self, parts: Sequence[Sequence[Partial]]) -> Iterator[tuple[int, bytes]]:
+        """Yield entries for all that a range buffers, and the rows in each; the first replaces whatever came before.
 
         Args:
-            parts: the columns.
+            parts: the partials.
 
         Raises:
             TransformError: a row is too large.
         """
-        is_first = True
-
-        def encoded(piece: Sequence[Partial]) -> bytes:
-            assert isinstance(piece, PartialColumns)
-            # Pieces are encoded as they are asked for: only what may be the first one before that is yielded.
-            return encode_whole(Whole([piece])) if is_first else encode_partials(piece)
-
+        if parts:
+            yield 0, encode_whole(Whole())
         for part in parts:
-            for piece, payload in self._rows.of(part, encoded):
+            for piece, payload in self._rows.of(part, encode_partials):
                 yield len(piece), payload
-                is_first = False
 
 
 class _Changes(Sequence[tuple[CellId, Any]]):

@@ -6,11 +6,12 @@ and timers.  The next owner of a range applies the entries to what the tables ha
 and when there is time, it is compacted: cells and timers are brought up to date, a bounded number of them at a time,
 and the entries are deleted.
 
-The columns of a range (`runners.core.open_windows.columns`) are durable only in the journal, which has three kinds of
-entries for them: partials that were taken in; `Whole`, all columns of the range, which replaces all entries before it;
-and `Released`, windows that are in cells from there on.  After a compaction only `Whole` remains, in pieces.  There is
-no entry for windows that have fired: a range keeps nothing that ends at or before its input watermark, which is a part
-of every commit.
+The partials that a range buffers (`runners.core.open_windows.buffered`) are durable in the journal alone, which has
+three kinds of entries for them: partials that were taken in; `Whole`, which replaces all entries before it; and
+`Released`, windows that are in cells from there on.  After a compaction only `Whole` remains, and all that is buffered,
+in pieces.  There is no entry for windows that have fired: a range keeps nothing that ends at or before its input
+watermark, which is a part of every commit.  Where only some keys of a window have fired, they are noted as cells that
+are gone.
 
 **Invariants**
 
@@ -96,7 +97,7 @@ class Journal:
         self._timers: dict[TimerId, int | None] = {}
         #: Timers that their table has, rather too many than too few.
         self._stored_timers: set[TimerId] = set()
-        #: Ranges with entries, except those whose only entries are all of their columns.
+        #: Ranges with entries, except those whose only entries are all that they buffer.
         self._ranges: dict[RangeId, OwnedRange] = {}
         #: Those of them that have had an entry since the round began.
         self._noted: set[RangeId] = set()
@@ -106,7 +107,7 @@ class Journal:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether cells and timers are up to date, and the journal has nothing but columns."""
+        """Whether cells and timers are up to date, and the journal has nothing but what is buffered."""
         return not self._ranges
 
     @property
@@ -220,7 +221,7 @@ class Journal:
             self._ranges[owned.range_id] = owned
             self._bytes += len(payload)
             if not isinstance(content, Changes):
-                self._windows.restore(content, owned.range_id)
+                self._windows.restore(content, owned.range_id, nbytes=len(payload))
                 continue
             cells, changed = content
             timers.update(changed)
@@ -281,9 +282,12 @@ class Journal:
         ranges = {range_id: self._ranges[range_id] for range_id in self._round.bundles}
         entries = list[JournalEntry]()
         for range_id in ranges:
+            nbytes = 0
             for size, payload in self._pieces.whole(self._windows.whole(range_id)):
                 entries.append(JournalEntry(range_id, size, payload))
-                self._remaining_bytes += len(payload)
+                nbytes += len(payload)
+            self._windows.note_size(range_id, nbytes)
+            self._remaining_bytes += nbytes
             if range_id not in self._noted:
                 del self._ranges[range_id]
         compacted, self._round = self._round.bundles, None

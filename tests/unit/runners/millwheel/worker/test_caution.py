@@ -164,7 +164,7 @@ def test_merging_what_goes_into_cells_is_reported_step_by_step() -> None:
     steps = Steps()
     seen: list[object] = []
 
-    def relieve(_: int) -> Iterator[str]:
+    def relieve(*_: object) -> Iterator[str]:
         for name in ("one", "two"):
             seen.append((name, *steps.watch.at))
             yield name
@@ -172,7 +172,6 @@ def test_merging_what_goes_into_cells_is_reported_step_by_step() -> None:
     grouping: Any = SimpleNamespace(
         state=SimpleNamespace(
             ranges={LOW: SimpleNamespace(range_id=LOW, bundle=4)},
-            windows=SimpleNamespace(owners=[LOW]),
         ),
         window_steps=SimpleNamespace(relieve=relieve),
     )
@@ -181,7 +180,7 @@ def test_merging_what_goes_into_cells_is_reported_step_by_step() -> None:
         commit_at_once=lambda step: seen.append((step, *steps.watch.at)),
     )
     clock: Any = SimpleNamespace(now_us=lambda: 0, monotonic_ms=lambda: 0)
-    Compactor({}, committer, steps.caution, clock)._relieve("sum", grouping)
+    Compactor({}, committer, steps.caution, clock)._relieve("sum", grouping, [LOW])
 
     at = due(4, LOW)
     assert seen == [("one", at), ("one",), ("two", at), ("two",)]
