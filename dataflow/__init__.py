@@ -25,11 +25,12 @@ from dataflow.errors import (
 from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
+from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.join_fn import JoinType
 from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
-from dataflow.ptransform import PTransform
+from dataflow.ptransform import PTransform, ptransform_fn
 from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner
 from dataflow.set_aside import SetAside
@@ -39,11 +40,20 @@ from dataflow.times import duration, instant
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
 from dataflow.transforms.count_windows import CountWindows
+from dataflow.transforms.distinct import Distinct
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.group_by import GroupBy
 from dataflow.transforms.join import Join
+from dataflow.transforms.keys import Keys, KvSwap, Values, WithKeys
+from dataflow.transforms.log_elements import LogElements
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
+from dataflow.transforms.partition import Partition
+from dataflow.transforms.reify import Reify
+from dataflow.transforms.select import Select
+from dataflow.transforms.tee import Tee
+from dataflow.transforms.to_string import ToString
+from dataflow.transforms.tuples import FlatMapTuple, MapTuple
 from dataflow.transforms.window_bounds import WindowEnd, WindowStart
 from dataflow.transforms.window_into import WindowInto
 from dataflow.user_state import (
@@ -134,6 +144,7 @@ __all__ = [
     "DataLossWarning",
     "DataflowError",
     "DefaultTrigger",
+    "Distinct",
     "DoFn",
     "DuplicateLabelError",
     "EarlyFirings",
@@ -142,15 +153,21 @@ __all__ = [
     "FiringBehavior",
     "FixedWindows",
     "FlatMap",
+    "FlatMapTuple",
     "Flatten",
     "GlobalWindows",
     "GroupBy",
     "GroupByKey",
+    "Impulse",
     "InputError",
     "Join",
     "JoinType",
     "KeyEncodingError",
+    "Keys",
+    "KvSwap",
+    "LogElements",
     "Map",
+    "MapTuple",
     "MeanCombineFn",
     "Merge",
     "MergingWindowFn",
@@ -162,6 +179,7 @@ __all__ = [
     "PaneInfo",
     "PaneTiming",
     "ParDo",
+    "Partition",
     "PhaseShiftedWindows",
     "Pipeline",
     "PipelineError",
@@ -173,8 +191,10 @@ __all__ = [
     "ReadFromJsonLines",
     "ReadModifyWriteStateSpec",
     "RecordIds",
+    "Reify",
     "Repeatedly",
     "Runner",
+    "Select",
     "Sessions",
     "SetAside",
     "SlidingWindows",
@@ -186,6 +206,7 @@ __all__ = [
     "TableConflictError",
     "TableRowError",
     "TaggedOutput",
+    "Tee",
     "TimeDomain",
     "TimeError",
     "TimerFamilySpec",
@@ -193,9 +214,11 @@ __all__ = [
     "TimestampCombiner",
     "TimestampedValue",
     "ToChangelog",
+    "ToString",
     "TransformError",
     "Trigger",
     "TriggerTimers",
+    "Values",
     "Window",
     "WindowColumns",
     "WindowEnd",
@@ -204,6 +227,7 @@ __all__ = [
     "WindowInto",
     "WindowStart",
     "WindowedValue",
+    "WithKeys",
     "WithTimestamps",
     "WriteToPostgres",
     "associative",
@@ -212,4 +236,5 @@ __all__ = [
     "merge_overlapping",
     "nondeterministic",
     "on_timer",
+    "ptransform_fn",
 ]

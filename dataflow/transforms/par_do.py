@@ -29,10 +29,10 @@ from dataflow.pipeline import PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
+from dataflow.type_vars import T
 from dataflow.user_code import check_user_code
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
-T = TypeVar("T")
 OutT = TypeVar("OutT")
 
 
