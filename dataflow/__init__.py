@@ -37,19 +37,23 @@ from dataflow.set_aside import SetAside
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
+from dataflow.transforms.batch_elements import BatchElements
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
 from dataflow.transforms.count_windows import CountWindows
+from dataflow.transforms.deduplicate import Deduplicate, DeduplicatePerKey
 from dataflow.transforms.distinct import Distinct
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.group_by import GroupBy
+from dataflow.transforms.group_into_batches import GroupIntoBatches
 from dataflow.transforms.join import Join
 from dataflow.transforms.keys import Keys, KvSwap, Values, WithKeys
 from dataflow.transforms.log_elements import LogElements
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
 from dataflow.transforms.partition import Partition
 from dataflow.transforms.reify import Reify
+from dataflow.transforms.reshuffle import Reshuffle
 from dataflow.transforms.select import Select
 from dataflow.transforms.tee import Tee
 from dataflow.transforms.to_string import ToString
@@ -127,6 +131,7 @@ __all__ = [
     "ArrivalOrderWarning",
     "AtPeriod",
     "BagStateSpec",
+    "BatchElements",
     "CalendarWindows",
     "Change",
     "Clocks",
@@ -143,6 +148,8 @@ __all__ = [
     "DataDrivenTrigger",
     "DataLossWarning",
     "DataflowError",
+    "Deduplicate",
+    "DeduplicatePerKey",
     "DefaultTrigger",
     "Distinct",
     "DoFn",
@@ -158,6 +165,7 @@ __all__ = [
     "GlobalWindows",
     "GroupBy",
     "GroupByKey",
+    "GroupIntoBatches",
     "Impulse",
     "InputError",
     "Join",
@@ -193,6 +201,7 @@ __all__ = [
     "RecordIds",
     "Reify",
     "Repeatedly",
+    "Reshuffle",
     "Runner",
     "Select",
     "Sessions",
