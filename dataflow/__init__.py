@@ -27,6 +27,7 @@ from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
+from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.join_fn import JoinType
 from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
@@ -188,6 +189,7 @@ __all__ = [
     "PaneTiming",
     "ParDo",
     "Partition",
+    "PeriodicImpulse",
     "PhaseShiftedWindows",
     "Pipeline",
     "PipelineError",
