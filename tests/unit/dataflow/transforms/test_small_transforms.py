@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import attrs
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.columns import Rows
 from dataflow.testing import assert_that, contains_in_any_order
+from dataflow.transforms.select import _ToRow
 from tests.unit.dataflow.transforms.test_transforms import run
 
 AT = datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
@@ -170,6 +173,21 @@ def test_fields_are_selected(kind: Any) -> None:
     (row,) = run(transform, values=[kind("Oslo", 3)])
 
     assert (3, "Oslo", 2) == row == (row.amount, row.where, row.twice)
+
+
+def test_selected_columns_are_those_of_the_rows() -> None:
+    """Where a field is computed, or is not there, rows are made one by one."""
+    columns = [pa.array(["Oslo", "Rome"]), pa.array([3, 4])]
+    rows = Rows.of(Sale, Sale._fields, columns)
+    select = _ToRow(("amount", "where"), ("amount", "shop"))
+    selected = select.on_columns(rows, None)
+
+    assert isinstance(selected, Rows)
+    assert [select(each) for each in rows] == list(selected)
+    assert [(3, "Oslo"), (4, "Rome")] == list(selected)
+    for expressions in ((len,), ("city",)):
+        assert _ToRow(("field",), expressions).on_columns(rows, None) is None
+    assert select.on_columns(list(rows), None) is None
 
 
 def test_selections_that_make_no_row_are_refused() -> None:
