@@ -25,25 +25,40 @@ from dataflow.errors import (
 from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
+from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
+from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.join_fn import JoinType
 from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
-from dataflow.ptransform import PTransform
+from dataflow.ptransform import PTransform, ptransform_fn
 from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner
 from dataflow.set_aside import SetAside
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
+from dataflow.transforms.batch_elements import BatchElements
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
 from dataflow.transforms.count_windows import CountWindows
+from dataflow.transforms.deduplicate import Deduplicate, DeduplicatePerKey
+from dataflow.transforms.distinct import Distinct
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.group_by import GroupBy
+from dataflow.transforms.group_into_batches import GroupIntoBatches
 from dataflow.transforms.join import Join
+from dataflow.transforms.keys import Keys, KvSwap, Values, WithKeys
+from dataflow.transforms.log_elements import LogElements
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
+from dataflow.transforms.partition import Partition
+from dataflow.transforms.reify import Reify
+from dataflow.transforms.reshuffle import Reshuffle
+from dataflow.transforms.select import Select
+from dataflow.transforms.tee import Tee
+from dataflow.transforms.to_string import ToString
+from dataflow.transforms.tuples import FlatMapTuple, MapTuple
 from dataflow.transforms.window_bounds import WindowEnd, WindowStart
 from dataflow.transforms.window_into import WindowInto
 from dataflow.user_state import (
@@ -117,6 +132,7 @@ __all__ = [
     "ArrivalOrderWarning",
     "AtPeriod",
     "BagStateSpec",
+    "BatchElements",
     "CalendarWindows",
     "Change",
     "Clocks",
@@ -133,7 +149,10 @@ __all__ = [
     "DataDrivenTrigger",
     "DataLossWarning",
     "DataflowError",
+    "Deduplicate",
+    "DeduplicatePerKey",
     "DefaultTrigger",
+    "Distinct",
     "DoFn",
     "DuplicateLabelError",
     "EarlyFirings",
@@ -142,15 +161,22 @@ __all__ = [
     "FiringBehavior",
     "FixedWindows",
     "FlatMap",
+    "FlatMapTuple",
     "Flatten",
     "GlobalWindows",
     "GroupBy",
     "GroupByKey",
+    "GroupIntoBatches",
+    "Impulse",
     "InputError",
     "Join",
     "JoinType",
     "KeyEncodingError",
+    "Keys",
+    "KvSwap",
+    "LogElements",
     "Map",
+    "MapTuple",
     "MeanCombineFn",
     "Merge",
     "MergingWindowFn",
@@ -162,6 +188,8 @@ __all__ = [
     "PaneInfo",
     "PaneTiming",
     "ParDo",
+    "Partition",
+    "PeriodicImpulse",
     "PhaseShiftedWindows",
     "Pipeline",
     "PipelineError",
@@ -173,8 +201,11 @@ __all__ = [
     "ReadFromJsonLines",
     "ReadModifyWriteStateSpec",
     "RecordIds",
+    "Reify",
     "Repeatedly",
+    "Reshuffle",
     "Runner",
+    "Select",
     "Sessions",
     "SetAside",
     "SlidingWindows",
@@ -186,6 +217,7 @@ __all__ = [
     "TableConflictError",
     "TableRowError",
     "TaggedOutput",
+    "Tee",
     "TimeDomain",
     "TimeError",
     "TimerFamilySpec",
@@ -193,9 +225,11 @@ __all__ = [
     "TimestampCombiner",
     "TimestampedValue",
     "ToChangelog",
+    "ToString",
     "TransformError",
     "Trigger",
     "TriggerTimers",
+    "Values",
     "Window",
     "WindowColumns",
     "WindowEnd",
@@ -204,6 +238,7 @@ __all__ = [
     "WindowInto",
     "WindowStart",
     "WindowedValue",
+    "WithKeys",
     "WithTimestamps",
     "WriteToPostgres",
     "associative",
@@ -212,4 +247,5 @@ __all__ = [
     "merge_overlapping",
     "nondeterministic",
     "on_timer",
+    "ptransform_fn",
 ]

@@ -9,6 +9,7 @@ Dataflow Model, section 2.1 (ParDo).
 
 import inspect
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from dataflow import user_state
 from dataflow.errors import PipelineError
-from windowing.timestamps import DurationLike, TimestampLike, to_timestamp_us
+from windowing.timestamps import DurationLike, TimestampLike, to_datetime, to_timestamp_us
 from windowing.window import Window
 
 
@@ -102,10 +103,15 @@ class DoFn:
         A bundle that fails is not finished, and may come again: all that it has left in ``self`` is to be cleared here.
         """
 
-    def process(self, element: Any, /) -> Iterable[Any] | None:
+    def process(self, element: Any, /, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
         """Outputs for one element: values, `TimestampedValue` or `TaggedOutput`; None for none.
 
         One value is no outputs, even if it could be iterated: a text, bytes, a dict or a named tuple is refused.
+
+        Args:
+            element: one element; not to be changed in place.
+            *args: those that `ParDo` was given; an override has parameters of its own for them.
+            **kwargs: likewise, and what the defaults of parameters ask for.
         """
         raise NotImplementedError(f"{type(self).__name__} must define process(self, element)")
 
@@ -159,6 +165,11 @@ class TimestampedValue:
     def __init__(self, value: Any, timestamp: TimestampLike) -> None:
         self.__attrs_init__(value, to_timestamp_us(timestamp))
 
+    @property
+    def timestamp(self) -> datetime:
+        """Its event time, in UTC."""
+        return to_datetime(self.timestamp_us)
+
 
 @attrs.frozen(init=False)
 class WindowedValue:
@@ -184,6 +195,11 @@ class WindowedValue:
                 hint="ask for it in process, with window=df.DoFn.WindowParam",
             )
         self.__attrs_init__(value, to_timestamp_us(timestamp), window)
+
+    @property
+    def timestamp(self) -> datetime:
+        """Its event time, in UTC."""
+        return to_datetime(self.timestamp_us)
 
 
 @attrs.frozen
@@ -271,8 +287,8 @@ def requested_params(call: Callable[..., Any], what: str) -> dict[str, DoFnParam
         raise PipelineError(
             f"{what} cannot be called with one element",
             detail=f"its signature is {signature}: {error}",
-            hint="the element is the first argument; give every further parameter a default, "
-            "such as window=df.DoFn.WindowParam",
+            hint="the element is the first argument; give the others behind the function, e.g. df.Map(f, 3), "
+            "or a default, such as window=df.DoFn.WindowParam",
         ) from None
     return {
         name: parameter.default

@@ -11,6 +11,7 @@ import attrs
 
 from dataflow.combine_fn import CombineFn
 from dataflow.do_fn import CallableDoFn, DoFn
+from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.record_ids import RecordIds
 from dataflow.source import Source
 from dataflow.table import TableSpec
@@ -42,11 +43,13 @@ class ParDo:
 
     Attributes:
         allowed_timestamp_skew_us: how much earlier than its element an output may be.
+        arguments: given to the function, or to ``process``, behind the element.
     """
 
     fn: DoFn | CallableDoFn
     tags: tuple[str, ...] = (MAIN,)
     allowed_timestamp_skew_us: int = 0
+    arguments: ExtraArguments = NO_ARGUMENTS
 
 
 @attrs.frozen
@@ -68,7 +71,7 @@ class StatefulParDo:
     """User code on each ``(key, value)`` pair, with state and timers of the key and window.
 
     Attributes:
-        tags, allowed_timestamp_skew_us: as for `ParDo`.
+        tags, allowed_timestamp_skew_us, arguments: as for `ParDo`.
         is_time_sorted: whether the pairs of a key and window are seen in the order of event times on every runner, and
             not of arrival where there is one.
     """
@@ -77,6 +80,7 @@ class StatefulParDo:
     tags: tuple[str, ...] = (MAIN,)
     allowed_timestamp_skew_us: int = 0
     is_time_sorted: bool = False
+    arguments: ExtraArguments = NO_ARGUMENTS
 
 
 @attrs.frozen

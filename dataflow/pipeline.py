@@ -51,13 +51,22 @@ class PCollection(Generic[T_co]):
 
 
 class PCollectionTuple:
-    """The outputs of a transform that has several, by tag: ``outputs["late"]`` or ``outputs.late``."""
+    """The outputs of a transform that has several, by tag: ``outputs["late"]`` or ``outputs.late``.
+
+    They unpack in the order of their tags, the main output first: ``good, late = outputs``.
+    """
 
     def __init__(self, outputs: Mapping[str, PCollection[object]]) -> None:
         self._outputs = dict(outputs)
 
     def __getitem__(self, tag: str) -> PCollection[object]:
         return self._outputs[tag]
+
+    def __iter__(self) -> Iterator[PCollection[object]]:
+        return iter(self._outputs.values())
+
+    def __len__(self) -> int:
+        return len(self._outputs)
 
     def __getattr__(self, tag: str) -> PCollection[object]:
         # Not self._outputs: before __init__, as when copying, that would come here again.

@@ -30,6 +30,7 @@ import attrs
 
 from dataflow.do_fn import DoFn, DoFnParam, requested_params
 from dataflow.errors import ArrivalOrderWarning, PipelineError
+from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.pipeline import PCollection
 from dataflow.user_state import (
     AnyTimerSpec,
@@ -72,25 +73,29 @@ class StatefulSignature:
     timers: Mapping[str, AnyTimerSpec]
 
 
-def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
+def stateful_signature(
+    fn: DoFn, what: str, arguments: ExtraArguments = NO_ARGUMENTS
+) -> StatefulSignature | None:
     """The state, timers and parameters that a DoFn asks for; None if it is not stateful.
 
     Args:
         fn: the DoFn.
         what: how to name it in an error.
+        arguments: given to ``process`` behind the element.
 
     Raises:
         PipelineError: two specs share a name, a timer has no method or two of them, or a parameter asks for something
             that it cannot have.
     """
-    process = UserMethod("process", _requests(fn.process))
+    call = arguments.bound(fn.process, what)
+    process = UserMethod("process", _requests(call))
     callbacks = list(_callbacks(fn, what))
     asked = list(process.requests.values())
     is_stateful = callbacks or any(isinstance(each, StateParam | TimerParam) for each in asked)
     if not is_stateful and not fn.requires_time_sorted_input:
         _check_plain(asked, fn, what)
         return None
-    requested_params(fn.process, what)  # for its error alone
+    requested_params(call, what)  # for its error alone
     _check_not_of_timers(asked, fn, what)
     if DoFnParam.SIGN in asked and not fn.handles_retractions:
         raise PipelineError(
@@ -110,15 +115,18 @@ def stateful_signature(fn: DoFn, what: str) -> StatefulSignature | None:
     )
 
 
-def check_order(fn: DoFn, pcoll: PCollection[Any], what: str) -> None:
+def check_order(
+    fn: DoFn, pcoll: PCollection[Any], what: str, arguments: ExtraArguments = NO_ARGUMENTS
+) -> None:
     """Warn where the order of arrival decides what a DoFn emits, and the DoFn does not declare which order it wants.
 
     Args:
         fn: a stateful DoFn.
         pcoll: its input.
         what: how to name it in the warning.
+        arguments: given to ``process`` behind the element.
     """
-    signature = stateful_signature(fn, what)
+    signature = stateful_signature(fn, what, arguments)
     assert signature is not None
     names = [
         name for name, spec in signature.timers.items() if spec.time_domain is TimeDomain.EVENT

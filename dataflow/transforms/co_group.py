@@ -16,9 +16,14 @@ from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import Map
 
+#: Collections by name, or in an order.
+_Several = Mapping[str, PCollection[Any]] | Sequence[PCollection[Any]]
 
-class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]]):
+
+class CoGroupByKey(PTransform[_Several, PCollection[Any]]):
     """``{"left": a, "right": b} | df.CoGroupByKey()``: ``(key, {"left": [values], "right": [values]})``.
+
+    ``(a, b) | df.CoGroupByKey()``, of a tuple or a list: ``(key, ([values], [values]))``.
 
     Inputs are collections of ``(key, value)`` pairs, windowed alike; where windows do not merge, some of them may have
     been grouped and others not, e.g. to join each element with the result of its window.  The result has a group for
@@ -29,22 +34,30 @@ class CoGroupByKey(PTransform[Mapping[str, PCollection[Any]], PCollection[Any]])
     elements costs the square of their number.  `Join` emits only the changed pairs of two collections.
 
     Raises:
-        PipelineError: no input, something else than a mapping, or inputs that are windowed differently.
+        PipelineError: no input, something else than PCollections, or inputs that are windowed differently.
     """
 
-    def __ror__(self, pcolls: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
-        if not isinstance(pcolls, Mapping) or not pcolls:
+    def __ror__(self, pcolls: _Several) -> PCollection[Any]:
+        parts = pcolls.values() if isinstance(pcolls, Mapping) else pcolls
+        are_several = isinstance(pcolls, Mapping | tuple | list) and bool(pcolls)
+        if not are_several or not all(isinstance(each, PCollection) for each in parts):
             raise PipelineError(
-                f"CoGroupByKey needs PCollections by name, not {pcolls!r}",
+                f"CoGroupByKey needs several PCollections, by name or in a tuple, not {pcolls!r}",
                 hint='e.g. {"orders": orders, "payments": payments} | df.CoGroupByKey()',
             )
-        return next(iter(pcolls.values())).pipeline.apply(self, pcolls)
+        return next(iter(parts)).pipeline.apply(self, pcolls)
 
-    def expand(self, pcoll: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
+    def expand(self, pcoll: _Several) -> PCollection[Any]:
         """Tag, flatten, group by tag."""
-        names = tuple(pcoll)
-        groups = together(pcoll) | "group" >> CombinePerKey(CoGroupFn(names))
-        return groups | "by tag" >> Map(_ByTag(names))
+        is_named = isinstance(pcoll, Mapping)
+        by_name = (
+            pcoll
+            if isinstance(pcoll, Mapping)
+            else dict(zip(map(str, range(len(pcoll))), pcoll, strict=True))
+        )
+        names = tuple(by_name)
+        groups = together(by_name) | "group" >> CombinePerKey(CoGroupFn(names))
+        return groups | "by tag" >> Map(_ByTag(names) if is_named else _in_order)
 
 
 def together(pcolls: Mapping[str, PCollection[Any]]) -> PCollection[Any]:
@@ -74,3 +87,8 @@ class _ByTag:
         key, lists = group
         # Copies: the lists are kept to be retracted, and user code may change these.
         return key, {name: list(values) for name, values in zip(self.names, lists, strict=True)}
+
+
+def _in_order(group: tuple[Any, Sequence[list[Any]]]) -> tuple[Any, tuple[list[Any], ...]]:
+    key, lists = group
+    return key, tuple([list(values) for values in lists])

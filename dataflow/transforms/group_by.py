@@ -6,7 +6,7 @@ are its inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -19,12 +19,10 @@ from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.rows import row_class
+from dataflow.transforms.fields import Expression, check_expression, field_value
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.par_do import Map
 from windowing.window import Window
-
-#: A field by its name, or a function of an element.
-Expression = str | Callable[[Any], Any]
 
 
 @attrs.frozen
@@ -64,7 +62,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
                 hint='e.g. df.GroupBy("user_id")',
             )
         for each in self._keys.values():
-            _check_expression(each)
+            check_expression(each, "GroupBy")
         row_class(tuple(self._keys))
 
     def aggregate_field(
@@ -78,7 +76,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
                 function is called on all values of the group.
             name: of the field with the result.
         """
-        _check_expression(field)
+        check_expression(field, "GroupBy")
         more = GroupBy(**self._keys)
         more.label = self.label
         more._aggregates = (*self._aggregates, _Aggregate(field, as_combine_fn(combine_fn), name))
@@ -108,23 +106,10 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
         return (*self._keys, *(each.name for each in self._aggregates))
 
 
-def _check_expression(given: object) -> None:
-    if not isinstance(given, str) and not callable(given):
-        raise PipelineError(
-            f"GroupBy needs the name of a field, or a function of the element, not {given!r}"
-        )
-
-
-def _value(element: Any, wanted: Expression) -> Any:
-    if not isinstance(wanted, str):
-        return wanted(element)
-    return element[wanted] if isinstance(element, Mapping) else getattr(element, wanted)
-
-
 def _key(element: Any, keys: tuple[Expression, ...]) -> Any:
     if len(keys) == 1:
-        return _value(element, keys[0])
-    return tuple([_value(element, each) for each in keys])
+        return field_value(element, keys[0])
+    return tuple([field_value(element, each) for each in keys])
 
 
 @attrs.frozen
@@ -141,7 +126,7 @@ class _ToPair(ColumnFunction):
     values: tuple[Expression, ...]
 
     def __call__(self, element: Any, /) -> tuple[Any, Any]:
-        values = tuple([_value(element, each) for each in self.values])
+        values = tuple([field_value(element, each) for each in self.values])
         return _key(element, self.keys), values
 
     def on_columns(

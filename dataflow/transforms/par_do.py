@@ -21,6 +21,7 @@ from dataflow.do_fn import (
     requested_params,
 )
 from dataflow.errors import PipelineError
+from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.graph import MAIN
 from dataflow.graph import ParDo as ParDoOperation
 from dataflow.graph import StatefulParDo as StatefulParDoOperation
@@ -28,10 +29,10 @@ from dataflow.pipeline import PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
+from dataflow.type_vars import T
 from dataflow.user_code import check_user_code
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
-T = TypeVar("T")
 OutT = TypeVar("OutT")
 
 
@@ -46,15 +47,24 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
 
     Args:
         fn: the user code.
+        *args: given to ``process`` behind the element, each time; no PCollection.
         allowed_timestamp_skew: how much earlier than its element an output may be; overrides that of the `DoFn`.
+        **kwargs: likewise, by name.
 
     Raises:
-        PipelineError: ``fn`` is no `DoFn`, or the skew is negative; when applied, a stateful ``fn`` cannot have what it
-            asks for, or has input that may be retracted and does not handle that.
+        PipelineError: ``fn`` is no `DoFn`, or the skew is negative; when applied, the arguments do not fit ``process``,
+            or a stateful ``fn`` cannot have what it asks for, or has input that may be retracted and does not handle
+            that.
         TimeError: the skew is not a duration.
     """
 
-    def __init__(self, fn: DoFn, *, allowed_timestamp_skew: DurationLike | None = None) -> None:
+    def __init__(
+        self,
+        fn: DoFn,
+        *args: Any,
+        allowed_timestamp_skew: DurationLike | None = None,
+        **kwargs: Any,
+    ) -> None:
         if not isinstance(fn, DoFn):
             raise PipelineError(
                 f"ParDo needs a DoFn, not {fn!r}",
@@ -65,6 +75,7 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
             fn.allowed_timestamp_skew if allowed_timestamp_skew is None else allowed_timestamp_skew
         )
         self._skew_us = _skew_us("ParDo", skew)
+        self._arguments = _extra(self, args, kwargs)
 
     def default_label(self) -> str:
         """``ParDo(ClassName)``."""
@@ -73,19 +84,20 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
     def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo:
         """Give the transform more outputs.
 
-        ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.
+        ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.  The result has the outputs by
+        tag, and unpacks, the main output first: ``good, bad = pcoll | df.ParDo(fn).with_outputs("bad")``.
 
         Args:
             *tags: of the further outputs, as in `TaggedOutput`.
             main: the tag of the main output in the result.
         """
-        named = MultiOutputParDo(self._fn, main, tags, self._skew_us)
+        named = MultiOutputParDo(self._fn, main, tags, self._skew_us, self._arguments)
         named.label = self.label
         return named
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         """Add the primitive."""
-        return _add(self._fn, pcoll, skew_us=self._skew_us)[MAIN]
+        return _add(self._fn, pcoll, skew_us=self._skew_us, arguments=self._arguments)[MAIN]
 
 
 class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
@@ -96,66 +108,112 @@ class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
         main: the tag of the main output in the result.
         tags: of the further outputs.
         skew_us: how far outputs may lie before their element, in microseconds.
+        arguments: given to ``process`` behind the element.
 
     Raises:
         PipelineError: a tag is there twice.
     """
 
-    def __init__(self, fn: DoFn, main: str, tags: tuple[str, ...], skew_us: int = 0) -> None:
+    def __init__(
+        self,
+        fn: DoFn | CallableDoFn,
+        main: str,
+        tags: tuple[str, ...],
+        skew_us: int = 0,
+        arguments: ExtraArguments = NO_ARGUMENTS,
+    ) -> None:
         if len({main, *tags}) != 1 + len(tags):
             raise PipelineError(f"the outputs {[main, *tags]} are not all different")
         self._fn, self._main, self._tags, self._skew_us = fn, main, tags, skew_us
+        self._arguments = arguments
 
     def default_label(self) -> str:
-        """``ParDo(ClassName)``."""
-        return f"ParDo({type(self._fn).__name__})"
+        """``ParDo(name)``, of the class of the `DoFn` or of the function."""
+        fn = self._fn
+        return f"ParDo({_name(fn.function) if isinstance(fn, CallableDoFn) else type(fn).__name__})"
 
     def expand(self, pcoll: PCollection[Any]) -> PCollectionTuple:
         """Add the primitive."""
         tags = (self._main, *self._tags)
-        return PCollectionTuple(_add(self._fn, pcoll, tags=tags, skew_us=self._skew_us))
+        outputs = _add(self._fn, pcoll, tags=tags, skew_us=self._skew_us, arguments=self._arguments)
+        return PCollectionTuple(outputs)
 
 
 class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):
     shape: Shape
 
-    def __init__(self, fn: Callable[..., Any], allowed_timestamp_skew: DurationLike = 0) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        allowed_timestamp_skew: DurationLike = 0,
+    ) -> None:
         if not callable(fn):
             raise PipelineError(f"{type(self).__name__} needs a function, not {fn!r}")
         self._fn, self._skew_us = fn, _skew_us(type(self).__name__, allowed_timestamp_skew)
+        self._arguments = _extra(self, args, kwargs)
 
     def default_label(self) -> str:
-        name = getattr(self._fn, "__name__", type(self._fn).__name__)
-        return f"{type(self).__name__}({name})"
+        return f"{type(self).__name__}({_name(self._fn)})"
+
+    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo:
+        """Give the transform more outputs, for the `TaggedOutput` that the function returns.
+
+        Args:
+            *tags: of the further outputs.
+            main: the tag of the main output in the result.
+        """
+        called = CallableDoFn(self._fn, self.shape)
+        named = MultiOutputParDo(called, main, tags, self._skew_us, self._arguments)
+        named.label = self.label or self.default_label()
+        return named
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[OutT]:
-        return _add(CallableDoFn(self._fn, self.shape), pcoll, skew_us=self._skew_us)[MAIN]
+        called = CallableDoFn(self._fn, self.shape)
+        return _add(called, pcoll, skew_us=self._skew_us, arguments=self._arguments)[MAIN]
 
 
 class Map(_CallableTransform[OutT]):
-    """One output per element: ``fn(element)``; ``allowed_timestamp_skew`` as for `ParDo`.
+    """One output per element: ``fn(element)``, or with further arguments ``fn(element, *args, **kwargs)``.
 
     Args:
         fn: called with each element.
+        *args: given to the function behind the element, each time; no PCollection.
         allowed_timestamp_skew: how far the event time of an output may lie before that of its element; seconds where it
             is a number.
+        **kwargs: given to the function by name.
+
+    Raises:
+        PipelineError: ``fn`` is no function, or the skew is negative; when applied, the arguments do not fit it.
+        TimeError: the skew is not a duration.
     """
 
     shape = Shape.MAP
 
     def __init__(
-        self, fn: Callable[..., OutT], *, allowed_timestamp_skew: DurationLike = 0
+        self,
+        fn: Callable[..., OutT],
+        *args: Any,
+        allowed_timestamp_skew: DurationLike = 0,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(fn, allowed_timestamp_skew)
+        super().__init__(fn, args, kwargs, allowed_timestamp_skew)
 
 
 class FlatMap(_CallableTransform[OutT]):
-    """Any number of outputs per element: those of the iterable ``fn(element)``; the skew as for `ParDo`.
+    """Any number of outputs per element: those of the iterable ``fn(element, *args, **kwargs)``.
 
     Args:
         fn: called with each element; returns an iterable.
+        *args: given to the function behind the element, each time; no PCollection.
         allowed_timestamp_skew: how far the event time of an output may lie before that of its element; seconds where it
             is a number.
+        **kwargs: given to the function by name.
+
+    Raises:
+        PipelineError: ``fn`` is no function, or the skew is negative; when applied, the arguments do not fit it.
+        TimeError: the skew is not a duration.
     """
 
     shape = Shape.FLAT_MAP
@@ -163,19 +221,29 @@ class FlatMap(_CallableTransform[OutT]):
     def __init__(
         self,
         fn: Callable[..., Iterable[OutT] | None],
-        *,
+        *args: Any,
         allowed_timestamp_skew: DurationLike = 0,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(fn, allowed_timestamp_skew)
+        super().__init__(fn, args, kwargs, allowed_timestamp_skew)
 
 
 class Filter(_CallableTransform[T]):
-    """The elements for which ``fn(element)`` is true."""
+    """The elements for which ``fn(element, *args, **kwargs)`` is true.
+
+    Args:
+        fn: called with each element.
+        *args: given to the function behind the element, each time; no PCollection.
+        **kwargs: given to the function by name.
+
+    Raises:
+        PipelineError: ``fn`` is no function; when applied, the arguments do not fit it.
+    """
 
     shape = Shape.FILTER
 
-    def __init__(self, fn: Callable[..., object]) -> None:
-        super().__init__(fn)
+    def __init__(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        super().__init__(fn, args, kwargs)
 
 
 class WithTimestamps(_CallableTransform[T]):
@@ -198,7 +266,7 @@ class WithTimestamps(_CallableTransform[T]):
     def __init__(
         self, fn: Callable[..., TimestampLike], *, allowed_timestamp_skew: DurationLike = 0
     ) -> None:
-        super().__init__(fn, allowed_timestamp_skew)
+        super().__init__(fn, (), {}, allowed_timestamp_skew)
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[T]:
         """Add the primitive."""
@@ -223,12 +291,14 @@ def _add(
     *,
     tags: tuple[str, ...] = (MAIN,),
     skew_us: int = 0,
+    arguments: ExtraArguments = NO_ARGUMENTS,
 ) -> dict[str, PCollection[Any]]:
     pipeline = pcoll.pipeline
     here = pipeline.here()
     check_user_code(fn, here)
-    if isinstance(fn, DoFn) and stateful_signature(fn, here) is not None:
-        return _add_stateful(fn, pcoll, tags, skew_us)
+    if isinstance(fn, DoFn) and stateful_signature(fn, here, arguments) is not None:
+        return _add_stateful(fn, pcoll, tags, skew_us, arguments)
+    _check_that_arguments_arrive(fn, arguments, here)
     if has_process_batch(fn) and is_nondeterministic(fn) and pcoll.node.retracted_by:
         raise PipelineError(
             f"{here} is non-deterministic and takes batches, and its input may be retracted by "
@@ -243,16 +313,17 @@ def _add(
             hint="emit from process; or put df.ToChangelog() before it; or set that grouping's "
             "accumulation_mode to ACCUMULATING or DISCARDING",
         )
-    requested_params(fn.process if isinstance(fn, DoFn) else fn.function, here)
-    if isinstance(fn, CallableDoFn) and is_asking_for_state(fn.function):
+    call = arguments.bound(fn.process if isinstance(fn, DoFn) else fn.function, here)
+    requested_params(call, here)
+    if isinstance(fn, CallableDoFn) and is_asking_for_state(call):
         raise PipelineError(
             f"{here} asks for state, a timer, a key or a sign, which a plain function cannot have",
             hint="write a DoFn with a process method, and apply it with df.ParDo",
         )
     # Pickled here for its error alone: a lambda that cannot travel should fail on the line that wrote it.
-    dumps_code(fn, here)
+    dumps_code((fn, arguments), here)
     return pipeline.add_operation(
-        ParDoOperation(fn, tags, skew_us),
+        ParDoOperation(fn, tags, skew_us, arguments),
         [pcoll],
         pcoll.node.strategy,
         tags=tags,
@@ -261,7 +332,11 @@ def _add(
 
 
 def _add_stateful(
-    fn: DoFn, pcoll: PCollection[Any], tags: tuple[str, ...], skew_us: int
+    fn: DoFn,
+    pcoll: PCollection[Any],
+    tags: tuple[str, ...],
+    skew_us: int,
+    arguments: ExtraArguments,
 ) -> dict[str, PCollection[Any]]:
     pipeline, strategy = pcoll.pipeline, pcoll.node.strategy
     here = pipeline.here()
@@ -280,13 +355,41 @@ def _add_stateful(
             hint="set handles_retractions = True in the class, and ask for df.DoFn.SignParam; or put df.ToChangelog() "
             "before it; or set that grouping's accumulation_mode to ACCUMULATING or DISCARDING",
         )
-    dumps_code(fn, here)
+    dumps_code((fn, arguments), here)
     is_sorted = fn.requires_time_sorted_input
     if is_sorted is None:
-        check_order(fn, pcoll, here)
+        check_order(fn, pcoll, here, arguments)
         is_sorted = not pcoll.node.has_arrival_order
-    operation = StatefulParDoOperation(fn, tags, skew_us, is_sorted)
+    operation = StatefulParDoOperation(fn, tags, skew_us, is_sorted, arguments)
     return pipeline.add_operation(operation, [pcoll], strategy, tags=tags)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _extra(
+    transform: PTransform[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ExtraArguments:
+    for name, given in (*enumerate(args, 1), *kwargs.items()):
+        if isinstance(given, PCollection | PCollectionTuple):
+            raise PipelineError(
+                f"{type(transform).__name__} was given a PCollection as an argument, and side inputs are not supported",
+                detail=f"argument {name}: {given!r}",
+                hint="bring the two together by a key, with df.CoGroupByKey() or df.Join()",
+            )
+    return ExtraArguments(args, kwargs)
+
+
+def _check_that_arguments_arrive(
+    fn: DoFn | CallableDoFn, arguments: ExtraArguments, here: str
+) -> None:
+    if arguments and has_process_batch(fn):
+        raise PipelineError(
+            f"{here} was given arguments, and its DoFn takes batches",
+            detail=f"{type(fn).__name__}.process_batch is given the batch alone",
+            hint="give them to the constructor of the DoFn",
+        )
 
 
 def _skew_us(what: str, skew: DurationLike) -> int:

@@ -75,7 +75,7 @@ class StatefulDoFnMachine:
     ) -> None:
         assert isinstance(node.operation, StatefulParDo)
         fn = node.operation.fn
-        signature = stateful_signature(fn, str(node))
+        signature = stateful_signature(fn, str(node), node.operation.arguments)
         assert signature is not None
         self.node, self.strategy, self.timers = node, strategy, signature.timers
         self.is_time_sorted = is_time_sorted or node.operation.is_time_sorted

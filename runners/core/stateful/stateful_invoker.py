@@ -84,7 +84,7 @@ class StatefulInvoker:
         self._dead: list[DeadLetter] = []
         #: Runs user code on trial first, where failing elements are left out; None: it is run here at once.
         self.trial: Trial | None = None
-        self._process: Callable[..., Any] = fn.process
+        self._process = node.operation.arguments.bound(fn.process, str(node))
         self._process_params = _resolvers(signature.process.requests)
         self._callbacks: dict[str, tuple[str, Callable[..., Any], dict[str, _Resolve]]] = {
             timer: (method.name, getattr(fn, method.name), _resolvers(method.requests))

@@ -50,7 +50,8 @@ class DoFnInvoker:
         self._is_nondeterministic = is_nondeterministic(operation.fn)
         fn = operation.fn
         self._do_fn = fn if isinstance(fn, DoFn) else None
-        self._call: Callable[..., Any] = fn.function if isinstance(fn, CallableDoFn) else fn.process
+        call = fn.function if isinstance(fn, CallableDoFn) else fn.process
+        self._call = operation.arguments.bound(call, str(node))
         self._batch = (
             BatchDoFn(node, fn) if isinstance(fn, DoFn) and has_process_batch(fn) else None
         )

@@ -121,9 +121,7 @@ class WantsSign(df.DoFn):
 
 
 class NeedsMore(df.DoFn):
-    def process(  # type: ignore[override]
-        self, element: Any, more: Any, bag: Any = df.DoFn.StateParam(BAG)
-    ) -> None: ...
+    def process(self, element: Any, more: Any, bag: Any = df.DoFn.StateParam(BAG)) -> None: ...
 
 
 @pytest.mark.parametrize(

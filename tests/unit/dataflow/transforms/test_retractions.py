@@ -185,7 +185,7 @@ def test_a_join_has_a_group_where_any_input_has() -> None:
 
 @pytest.mark.parametrize("wrong", [[], {}, 5])
 def test_a_join_of_nothing_is_refused(wrong: Any) -> None:
-    with pytest.raises(df.PipelineError, match="needs PCollections by name"):
+    with pytest.raises(df.PipelineError, match="needs several PCollections"):
         df.CoGroupByKey().__ror__(wrong)
 
 

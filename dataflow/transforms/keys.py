@@ -1,0 +1,94 @@
+"""Keys, Values, KvSwap and WithKeys: the parts of ``(key, value)`` pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from dataflow.errors import PipelineError
+from dataflow.pipeline import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.transforms.par_do import Map
+from dataflow.transforms.wrapped import Wrapped, check_runs_once
+from dataflow.type_vars import K, T, V
+
+
+class Keys(PTransform[PCollection[tuple[K, Any]], PCollection[K]]):
+    """The key of each ``(key, value)`` pair."""
+
+    def expand(self, pcoll: PCollection[tuple[K, Any]]) -> PCollection[K]:
+        """Map to the keys."""
+        return pcoll | "key" >> Map(_key)
+
+
+class Values(PTransform[PCollection[tuple[Any, V]], PCollection[V]]):
+    """The value of each ``(key, value)`` pair."""
+
+    def expand(self, pcoll: PCollection[tuple[Any, V]]) -> PCollection[V]:
+        """Map to the values."""
+        return pcoll | "value" >> Map(_value)
+
+
+class KvSwap(PTransform[PCollection[tuple[K, V]], PCollection[tuple[V, K]]]):
+    """``(value, key)`` for each ``(key, value)``."""
+
+    def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[V, K]]:
+        """Map to the swapped pairs."""
+        return pcoll | "swap" >> Map(_swapped)
+
+
+class WithKeys(PTransform[PCollection[T], PCollection[tuple[Any, T]]]):
+    """``(key, element)`` for each element.
+
+    Args:
+        key: a function of the element; anything else is the key of all elements.
+        *args: given to the function behind the element, each time.
+        **kwargs: likewise, by name.
+
+    Raises:
+        PipelineError: there are arguments for a key that is no function; when applied, they do not fit the function.
+    """
+
+    def __init__(self, key: Any, *args: Any, **kwargs: Any) -> None:
+        if not callable(key) and (args or kwargs):
+            raise PipelineError(
+                f"WithKeys was given arguments for a key that is no function: {key!r}",
+                hint="give a function of the element and of these arguments, or the key alone",
+            )
+        self._key, self._args, self._kwargs = key, args, kwargs
+
+    def expand(self, pcoll: PCollection[T]) -> PCollection[tuple[Any, T]]:
+        """Map to pairs."""
+        if not callable(self._key):
+            return pcoll | "constant" >> Map(_WithConstant(self._key))
+        check_runs_once(self._key, pcoll.pipeline.here())
+        return pcoll | "key" >> Map(_WithKey(self._key), *self._args, **self._kwargs)
+
+
+def _key(pair: tuple[Any, Any]) -> Any:
+    key, _ = pair
+    return key
+
+
+def _value(pair: tuple[Any, Any]) -> Any:
+    _, value = pair
+    return value
+
+
+def _swapped(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    key, value = pair
+    return value, key
+
+
+@attrs.frozen
+class _WithConstant:
+    key: Any
+
+    def __call__(self, element: Any) -> tuple[Any, Any]:
+        return self.key, element
+
+
+class _WithKey(Wrapped):
+    def __call__(self, element: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return self.function(element, *args, **kwargs), element

@@ -1,0 +1,276 @@
+"""What every runner must make of each construct of the SDK: small programs with what they emit.
+
+`PROGRAMS` is the list, and `check_runner` runs all of them in one pipeline on a runner, ours or another's::
+
+    check_runner(lambda: MyRunner(...))
+
+No test framework is needed.  What an order, a bundle or a clock decides is not in it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import attrs
+
+import dataflow as df
+from dataflow.testing import assert_that, contains_in_any_order
+
+Build = Callable[[df.Pipeline], df.PCollection[Any]]
+
+PAIRS = [("a", 1), ("b", 2), ("a", 3)]
+MINUTE = df.WindowInto(df.FixedWindows(60))
+
+
+class RunnerConformanceError(AssertionError):
+    """A runner has emitted something else than what a program defines; names the programs."""
+
+
+@attrs.frozen
+class Program:
+    """A small pipeline and what it emits.
+
+    Attributes:
+        name: of the construct; a label.
+        build: applies it to a pipeline.
+        expected: the elements, in any order.
+    """
+
+    name: str
+    build: Build
+    expected: Sequence[Any]
+
+
+class _Sale(NamedTuple):
+    """A typed row."""
+
+    shop: str
+    amount: int
+
+
+class _Scaled(df.DoFn):
+    """Multiplies by an argument, and emits the count of a bundle at its end."""
+
+    def start_bundle(self) -> None:
+        """Begin to count."""
+        self.ends: dict[df.Window, Any] = {}
+
+    def process(
+        self,
+        element: int,
+        /,
+        factor: int,
+        at: Any = df.DoFn.TimestampParam,
+        window: Any = df.DoFn.WindowParam,
+        *,
+        plus: int = 0,
+    ) -> Iterator[Any]:
+        """Multiply."""
+        number, earliest = self.ends.get(window, (0, at))
+        self.ends[window] = number + 1, min(earliest, at)
+        yield element * factor + plus
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Emit the counts."""
+        for window, (number, at) in self.ends.items():
+            yield df.TaggedOutput("counts", df.WindowedValue(number, at, window))
+
+
+def stamped(values: Iterable[tuple[Any, int]]) -> list[Any]:
+    """Values at seconds since 1970."""
+    return [df.TimestampedValue(value, at) for value, at in values]
+
+
+def _arguments(p: df.Pipeline) -> df.PCollection[Any]:
+    numbers = p | "numbers" >> df.Create([1, 2, 3])
+    scaled = numbers | "scale" >> df.ParDo(_Scaled(), 10, plus=1).with_outputs("counts")
+    return (
+        scaled.main
+        | df.Filter(lambda x, least: x > least, 11)
+        | df.Map(lambda x, more, unit: f"{x + more}{unit}", 1, unit="m")
+    )
+
+
+def _bundle_ends(p: df.Pipeline) -> df.PCollection[Any]:
+    numbers = p | "numbers" >> df.Create(stamped((n, n) for n in range(100))) | MINUTE
+    _, counts = numbers | "scale" >> df.ParDo(_Scaled(), 10).with_outputs("counts")
+    return counts | df.WithKeys(0) | df.CombinePerKey(sum) | df.Values()
+
+
+def _partition(p: df.Pipeline) -> df.PCollection[Any]:
+    even, odd = p | df.Create(range(5)) | df.Partition(lambda x, n: x % n, 2)
+    named = [
+        part | f"name {name}" >> df.WithKeys(name)
+        for name, part in {"even": even, "odd": odd}.items()
+    ]
+    return named | df.Flatten()
+
+
+def _tee(p: df.Pipeline) -> df.PCollection[Any]:
+    return p | df.Create([1, 2]) | df.Tee("square" >> df.Map(lambda x: x * x)) | df.LogElements()
+
+
+@df.ptransform_fn
+def _doubled(numbers: df.PCollection[int], times: int) -> df.PCollection[int]:
+    for number in range(times):
+        numbers = numbers | f"double {number}" >> df.Map(lambda x: 2 * x)
+    return numbers
+
+
+def _windows(p: df.Pipeline) -> df.PCollection[Any]:
+    numbers = p | df.Create(stamped([(1, 5), (2, 65)])) | MINUTE | df.Reify.Window()
+    return numbers | df.MapTuple(lambda x, at, window: (x, at.timestamp(), window.start_us))
+
+
+def _stamped_values(p: df.Pipeline) -> df.PCollection[Any]:
+    pairs = p | df.Create(stamped([(("a", 1), 5)])) | MINUTE
+    sides = [pairs | df.Reify.TimestampInValue(), pairs | df.Reify.WindowInValue()]
+    return sides | df.Flatten() | df.Map(repr)
+
+
+def _distinct(p: df.Pipeline) -> df.PCollection[Any]:
+    letters = p | df.Create(stamped(zip("abaab", (1, 2, 3, 61, 62), strict=True))) | MINUTE
+    return letters | df.Distinct()
+
+
+def _distinct_totals(p: df.Pipeline) -> df.PCollection[Any]:
+    """Totals are retracted with each element, so one that has been superseded is not there in the end."""
+    mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+    always = df.WindowInto(df.GlobalWindows(), trigger=df.Always(), accumulation_mode=mode)
+    totals = p | df.Create([("a", 1), ("a", 2), ("b", 3)]) | always | df.CombinePerKey(sum)
+    changes = totals | df.Values() | df.Distinct() | df.ToChangelog()
+    signs = changes | df.Map(lambda change: (change.value, change.sign))
+    once = df.WindowInto(df.GlobalWindows())
+    net = signs | "once" >> once | "net" >> df.CombinePerKey(sum)
+    return net | df.FlatMapTuple(lambda value, number: [value] if number else [])
+
+
+def _co_group(p: df.Pipeline) -> df.PCollection[Any]:
+    left = p | "left" >> df.Create(PAIRS)
+    right = p | "right" >> df.Create([("a", "x")])
+    grouped = (left, right) | df.CoGroupByKey()
+    return grouped | df.MapTuple(lambda key, lists: (key, sorted(lists[0]), lists[1]))
+
+
+def _reshuffle(p: df.Pipeline) -> df.PCollection[Any]:
+    pairs = p | df.Create(stamped([(("a", 1), 5), (("b", 2), 6), (("a", 3), 70)]))
+    windowed = pairs | df.WindowInto(df.Sessions(10)) | df.Reshuffle()
+    return windowed | df.CombinePerKey(sum)
+
+
+def _batches(p: df.Pipeline) -> df.PCollection[Any]:
+    numbers = p | df.Create(range(100)) | df.BatchElements(2, 10)
+    return numbers | df.FlatMap(lambda batch: batch if len(batch) <= 10 else [])
+
+
+def _group_into_batches(p: df.Pipeline) -> df.PCollection[Any]:
+    pairs = p | df.Create(stamped((("ab"[n % 2], n), n) for n in range(11))) | MINUTE
+    return pairs | df.GroupIntoBatches(4)
+
+
+def _deduplicate(p: df.Pipeline) -> df.PCollection[Any]:
+    letters = p | "letters" >> df.Create(stamped(zip("aabab", (1, 5, 6, 12, 20), strict=True)))
+    pairs = p | "pairs" >> df.Create(stamped([(("k", 1), 1), (("k", 2), 2), (("k", 3), 31)]))
+    firsts = [
+        letters | df.Deduplicate(event_time_duration=10),
+        pairs | df.DeduplicatePerKey(event_time_duration=30),
+    ]
+    return firsts | df.Flatten()
+
+
+#: The suite, in reading order.
+PROGRAMS: Sequence[Program] = (
+    Program("arguments", _arguments, ["22m", "32m"]),
+    Program("outputs of a bundle's end", _bundle_ends, [60, 40]),
+    Program("Impulse", lambda p: p | df.Impulse(), [b""]),
+    Program(
+        "PeriodicImpulse",
+        lambda p: p | df.PeriodicImpulse(0, 150, 60) | df.Map(lambda at: at.timestamp()),
+        [0.0, 60.0, 120.0],
+    ),
+    Program("Keys", lambda p: p | df.Create(PAIRS) | df.Keys(), ["a", "b", "a"]),
+    Program("Values", lambda p: p | df.Create(PAIRS) | df.Values(), [1, 2, 3]),
+    Program("KvSwap", lambda p: p | df.Create(PAIRS) | df.KvSwap(), [(1, "a"), (2, "b"), (3, "a")]),
+    Program("WithKeys", lambda p: p | df.Create(["ab"]) | df.WithKeys(len), [(2, "ab")]),
+    Program(
+        "MapTuple",
+        lambda p: p | df.Create(PAIRS) | df.MapTuple(lambda k, v, end: f"{k}{v}{end}", "!"),
+        ["a1!", "b2!", "a3!"],
+    ),
+    Program(
+        "FlatMapTuple",
+        lambda p: p | df.Create(PAIRS) | df.FlatMapTuple(lambda k, v: [k] * v),
+        list("abbaaa"),
+    ),
+    Program(
+        "Partition",
+        _partition,
+        [("even", 0), ("odd", 1), ("even", 2), ("odd", 3), ("even", 4)],
+    ),
+    Program("ToString", lambda p: p | df.Create(PAIRS) | df.ToString.Kvs(), ["a,1", "b,2", "a,3"]),
+    Program("Tee", _tee, [1, 2]),
+    Program("ptransform_fn", lambda p: p | df.Create([1, 2]) | _doubled(3), [8, 16]),
+    Program(
+        "Select",
+        lambda p: (
+            p
+            | df.Create([_Sale("Oslo", 3)])
+            | df.Select("shop", twice=lambda sale: 2 * sale.amount)
+            | df.Map(lambda row: (row.shop, row.twice))
+        ),
+        [("Oslo", 6)],
+    ),
+    Program("Reify", _windows, [(1, 5.0, 0), (2, 65.0, 60_000_000)]),
+    Program(
+        "Reify of values",
+        _stamped_values,
+        [
+            repr(("a", df.TimestampedValue(1, 5))),
+            repr(("a", (1, df.TimestampedValue(1, 5).timestamp, df.Window(0, 60_000_000)))),
+        ],
+    ),
+    Program("Distinct", _distinct, ["a", "b", "a", "b"]),
+    Program("Distinct of what is retracted", _distinct_totals, [3]),
+    Program("CoGroupByKey", _co_group, [("a", [1, 3], ["x"]), ("b", [2], [])]),
+    Program("Reshuffle", _reshuffle, [("a", 1), ("b", 2), ("a", 3)]),
+    Program("BatchElements", _batches, range(100)),
+    Program(
+        "GroupIntoBatches",
+        _group_into_batches,
+        [("a", [0, 2, 4, 6]), ("a", [8, 10]), ("b", [1, 3, 5, 7]), ("b", [9])],
+    ),
+    Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
+)
+
+
+@attrs.frozen
+class _InItsScope(df.PTransform[df.Pipeline, df.PCollection[Any]]):
+    program: Program
+
+    def default_label(self) -> str:
+        return self.program.name
+
+    def expand(self, pcoll: df.Pipeline) -> df.PCollection[Any]:
+        return self.program.build(pcoll)
+
+
+def check_runner(
+    make_runner: Callable[[], df.Runner], programs: Sequence[Program] = PROGRAMS
+) -> None:
+    """Run programs in one pipeline on a runner.
+
+    Args:
+        make_runner: makes the runner, for a job that has not been run before.
+        programs: that are run.
+
+    Raises:
+        RunnerConformanceError: what one of them has emitted is not what it defines.
+    """
+    p = df.Pipeline(make_runner())
+    for program in programs:
+        outputs = p | _InItsScope(program)
+        assert_that(outputs, contains_in_any_order(program.expected), label=f"check {program.name}")
+    result = p.run()
+    try:
+        result.wait_until_finish()
+    except AssertionError as error:
+        raise RunnerConformanceError(str(error)) from None
