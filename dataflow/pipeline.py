@@ -5,6 +5,9 @@ Everything that can be wrong with the shape of a pipeline is an error here, when
 
 from __future__ import annotations
 
+import sys
+import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -23,6 +26,13 @@ if TYPE_CHECKING:
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
 T_co = TypeVar("T_co", covariant=True)
+
+#: What transforms look for on the PCollection that they are applied to.
+_OF_PCOLLECTIONS = frozenset(("pipeline", "node", "is_bounded"))
+
+
+class UnrunWarning(UserWarning):
+    """A pipeline was built and thrown away without having been run, so it has done nothing."""
 
 
 class PCollection(Generic[T_co]):
@@ -45,6 +55,13 @@ class PCollection(Generic[T_co]):
     def is_bounded(self) -> bool:
         """Whether it ends by itself: all sources that it is made of do (`Source.is_bounded`)."""
         return self.node.is_bounded
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise PipelineError(
+            f"a function has a PCollection in it, and a PCollection has no elements that it could look at ({self!r})",
+            hint="bring both together by their keys, (a, b) | df.CoGroupByKey() or df.Join, and have the function "
+            "look at what that gives",
+        )
 
     def __repr__(self) -> str:
         return f"PCollection({self.node.id}{'' if self.is_bounded else ', unbounded'})"
@@ -112,6 +129,15 @@ class Pipeline:
         self._scope: list[str] = []
         self._location = ""
         self._checks = ChecksAfterRun()
+        self._unrun: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_PCOLLECTIONS and self._scope:
+            raise PipelineError(
+                f"{self.here()} is applied to the pipeline, and needs a PCollection",
+                hint="begin with what makes one: p | df.Create([1, 2, 3]) | ..., or a read such as df.ReadFromCsv",
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +152,7 @@ class Pipeline:
             self.run().wait_until_finish()
         else:
             self._checks.disarm()
+            self._is_used()
 
     def __or__(self, transform: PTransform[Pipeline, OutT]) -> OutT:
         """Apply a transform that starts a pipeline, such as a read."""
@@ -152,6 +179,7 @@ class Pipeline:
 
     def graph(self) -> PipelineGraph:
         """The pipeline so far, as a value."""
+        self._is_used()
         return PipelineGraph(
             transforms=tuple(self._transforms), pcollections=dict(self._pcollections)
         )
@@ -169,8 +197,34 @@ class Pipeline:
         is_outermost = not self._scope
         if is_outermost:
             self._location = user_location()
-        with self._labelled(transform.label, transform.default_label()):
-            return transform.expand(pcoll)
+        try:
+            self._check_is_transform(transform)
+            with self._labelled(transform.label, transform.default_label()):
+                output = transform.expand(pcoll)
+        except BaseException:
+            self._is_used()
+            raise
+        if self._unrun is None and self._transforms:
+            self._unrun = weakref.finalize(self, _warn_of_unrun, self._transforms)
+        return output
+
+    def _check_is_transform(self, transform: object) -> None:
+        if isinstance(transform, type):
+            raise PipelineError(
+                f"{transform.__name__} is a class ({self._location}), and what is applied is an object of it",
+                hint=f"call it: df.{transform.__name__}(...)",
+            )
+        if not hasattr(transform, "expand"):
+            raise PipelineError(
+                f"{transform!r} is no transform ({self._location})",
+                hint="for a function of an element use df.Map(function), df.FlatMap or df.Filter; what follows | is a "
+                'transform, or "label" >> transform',
+            )
+
+    def _is_used(self) -> None:
+        """No warning that it was never run: it is, or there is an error that the user sees."""
+        if self._unrun is not None:
+            self._unrun.detach()
 
     def add_operation(
         self,
@@ -263,3 +317,16 @@ class Pipeline:
             yield
         finally:
             self._scope.pop()
+
+
+def _warn_of_unrun(transforms: Sequence[TransformNode]) -> None:
+    # After an error nobody expects a run, and one that ended the program has been shown already.
+    if transforms and not hasattr(sys, "last_value"):
+        path, _, line = transforms[0].location.rpartition(":")
+        warnings.warn_explicit(
+            f"a pipeline was never run, so it has done nothing: it begins with {transforms[0]}; use "
+            "`with df.Pipeline(...) as p`, or call p.run().wait_until_finish()",
+            UnrunWarning,
+            path or "?",
+            int(line or 0),
+        )

@@ -5,6 +5,7 @@ The SDK finds runners by name through the entry-point group ``dataflow.runners``
 
 import inspect
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 from importlib.metadata import entry_points
 from typing import Any, Protocol
@@ -123,12 +124,32 @@ def create_runner(name: str, **options: Any) -> Runner:
             hint="use one of these; if the list is empty, install the package (pip install -e .)",
         )
     runner_class = known[name].load()
-    try:
-        runner: Runner = runner_class(**options)
-    except TypeError as error:
-        raise PipelineError(
-            f"runner {name!r} cannot be made with the options {sorted(options)}",
-            detail=str(error),
-            hint=f"options of this runner: {', '.join(inspect.signature(runner_class).parameters)}",
-        ) from error
+    _check_options(name, runner_class, options)
+    runner: Runner = runner_class(**options)
     return runner
+
+
+def _check_options(name: str, runner_class: type, options: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(runner_class).parameters
+    all_of_them = f"options of this runner: {', '.join(parameters)}"
+    required = [each.name for each in parameters.values() if each.default is each.empty]
+    missing = [each for each in required if each not in options]
+    if missing:
+        example = ", ".join(f'{each}="a-name"' for each in missing)
+        raise PipelineError(
+            f"runner {name!r} needs {_options(missing)}",
+            detail=all_of_them,
+            hint=f'df.Pipeline("{name}", {example})',
+        )
+    unknown = [each for each in options if each not in parameters]
+    if unknown:
+        meant = get_close_matches(unknown[0], parameters, 1)
+        raise PipelineError(
+            f"runner {name!r} does not have {_options(unknown)}",
+            detail=all_of_them,
+            hint=f"did you mean {meant[0]}?" if meant else "leave it out",
+        )
+
+
+def _options(names: Sequence[str]) -> str:
+    return f"the option{'s' if len(names) > 1 else ''} {', '.join(names)}"

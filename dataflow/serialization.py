@@ -93,6 +93,11 @@ def dumps_code(value: Any, what: str) -> bytes:
     """
     try:
         blob: bytes = cloudpickle.dumps(value, protocol=PICKLE_PROTOCOL)
+    except PipelineError as error:
+        # Something in it knows why it cannot be pickled.
+        raise PipelineError(
+            f"{what} cannot be sent to workers", detail=error.fact, hint=error.hint
+        ) from error
     except Exception as error:
         raise PipelineError(
             f"{what} cannot be sent to workers",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dataflow.do_fn import CallableDoFn, DoFn, Shape
+from dataflow.do_fn import CallableDoFn, DoFn, Shape, has_process_batch
 from dataflow.errors import PipelineError
 from dataflow.user_state import timer_of
 
@@ -26,12 +26,19 @@ def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
         what: how to name it in an error.
 
     Raises:
-        PipelineError: a part of it is asynchronous, or a generator whose values nobody would ask for.
+        PipelineError: a part of it is asynchronous, or a generator whose values nobody would ask for; or a `DoFn` has
+            no ``process``.
     """
     if isinstance(fn, CallableDoFn):
         name = getattr(fn.function, "__name__", type(fn.function).__name__)
         check_runs(fn.function, name, what, is_iterated=fn.shape is Shape.FLAT_MAP)
         return
+    if type(fn).process is DoFn.process and not has_process_batch(fn):
+        raise PipelineError(
+            f"{what} has a DoFn without process, so it would do nothing with an element",
+            detail=f"{type(fn).__name__} defines {_own_methods(fn) or 'no method'}",
+            hint="define process(self, element), which yields outputs or returns a list of them",
+        )
     callbacks = [name for name in dir(type(fn)) if timer_of(inspect.getattr_static(type(fn), name))]
     for name in ("process", "finish_bundle", *callbacks):
         check_runs(getattr(fn, name), f"{type(fn).__name__}.{name}", what)
@@ -85,6 +92,10 @@ def check_runs(call: Callable[..., Any], name: str, what: str, *, is_iterated: b
             hint="use no yield here: outputs come from process, finish_bundle and the timer methods of a df.DoFn, from "
             "the function of a df.FlatMap, and from produce of a Computation",
         )
+
+
+def _own_methods(fn: DoFn) -> str:
+    return ", ".join(name for name in vars(type(fn)) if not name.startswith("__"))
 
 
 def _code_of(call: Callable[..., Any]) -> Callable[..., Any]:

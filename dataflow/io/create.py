@@ -77,7 +77,18 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
         return f"Read({self._name})"
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
-        """Add the primitive."""
+        """Add the primitive.
+
+        Raises:
+            PipelineError: it is applied to a PCollection; or the source cannot be sent to workers.
+        """
+        applied_to: object = pcoll
+        if isinstance(applied_to, PCollection):
+            raise PipelineError(
+                f"{applied_to.pipeline.here()} begins a pipeline, and is applied to a PCollection",
+                hint="apply it to the pipeline: p | df.Create(...); the elements of several PCollections together are "
+                "(a, b) | df.Flatten()",
+            )
         ahead_us = None if self._source.has_trusted_watermark else self._max_ahead_us
         operation = ReadOperation(self._source, self._record_ids, ahead_us)
         dumps_code(operation, pcoll.here())

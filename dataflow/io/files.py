@@ -39,6 +39,9 @@ SPLIT_BYTES_MIN = 2 << 20
 PIECE_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
+#: How the names of compressed files end.
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
 
 @attrs.frozen
 class FileSplit:
@@ -182,13 +185,19 @@ class FileSource(Source):
             return start + sum(map(len, lines.pieces(PIECE_BYTES)))
 
     def _paths(self) -> list[str]:
-        if Path(self.pattern).is_file():  # also where its name has brackets
-            return [self.pattern]
-        paths = sorted(glob(self.pattern))  # noqa: PTH207 - the pattern may be absolute
+        is_file = Path(self.pattern).is_file()  # also where its name has brackets
+        paths = [self.pattern] if is_file else sorted(glob(self.pattern))  # noqa: PTH207 - the pattern may be absolute
         if not paths:
             raise InputError(
                 f"there is no file {self.pattern!r}",
-                hint="check the path; it is looked up where the pipeline runs",
+                hint=_hint_on(self.pattern),
+            )
+        packed = [path for path in paths if path.endswith(_PACKED)]
+        if packed:
+            raise InputError(
+                f"{packed[0]!r} is compressed, and files are read as they are",
+                detail="a compressed file cannot be read in parts, or from where a reader stopped",
+                hint="unpack it before: gzip -dk, bzip2 -dk, xz -dk, zstd -d, unzip",
             )
         return paths
 
@@ -293,3 +302,13 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
         """Check the beginnings of the files, and read them."""
         self._source.check()
         return pcoll | Read(self._source, event_time=self._arrival, record_ids=self._record_ids)
+
+
+def _hint_on(pattern: str) -> str:
+    scheme, found, _ = pattern.partition("://")
+    if found:
+        return (
+            f"files are read from a path of this machine, not from {scheme}://; mount or copy them, or write a Source "
+            "(docs/how-to/write-a-source.md)"
+        )
+    return "check the path; it is looked up where the pipeline runs"

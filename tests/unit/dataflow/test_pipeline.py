@@ -187,7 +187,7 @@ def test_runners_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("dataflow.runner.entry_points", lambda group: [_Entry()])
 
     assert isinstance(create_runner("direct", bundle_records=5), DirectRunner)
-    with pytest.raises(df.PipelineError, match=r"'direct' cannot be made .*\['speed'\]"):
+    with pytest.raises(df.PipelineError, match="'direct' does not have the option speed"):
         df.Pipeline("direct", speed=5)
 
 

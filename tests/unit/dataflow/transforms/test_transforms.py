@@ -246,11 +246,6 @@ def test_what_is_not_code_is_refused(make: Any, what: str) -> None:
         make()
 
 
-def test_do_fn_without_process() -> None:
-    with pytest.raises(df.TransformError, match="must define process"):
-        run(df.ParDo(df.DoFn()))
-
-
 def test_group_by_key() -> None:
     pairs = [("a", 1), ("b", 2), ("a", 3)]
 
