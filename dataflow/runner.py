@@ -132,6 +132,8 @@ def create_runner(name: str, **options: Any) -> Runner:
 def _check_options(name: str, runner_class: type, options: Mapping[str, Any]) -> None:
     parameters = inspect.signature(runner_class).parameters
     all_of_them = f"options of this runner: {', '.join(parameters)}"
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return  # it has checks of its own
     required = [each.name for each in parameters.values() if each.default is each.empty]
     missing = [each for each in required if each not in options]
     if missing:

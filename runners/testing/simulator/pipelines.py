@@ -461,7 +461,7 @@ def _joins(p: df.Pipeline, random: Random) -> None:
         )
     )
     join_type = random.choice(list(df.JoinType))
-    even, odd = (  # type: ignore[var-annotated]
+    even, odd = (
         records | name >> df.Filter(lambda pair, rest=rest: pair[1] % 2 == rest)
         for rest, name in enumerate(("even", "odd"))
     )
