@@ -6,7 +6,14 @@ Re-exports the public names of `windowing` (where) and `triggers` (when, how).  
 from dataflow import value_tags  # noqa: F401 - so that stored values are known by their tags
 from dataflow.column_combine_fn import ColumnCombineFn, ColumnGroups
 from dataflow.combine_fn import CombineFn, associative
-from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
+from dataflow.combiners import (
+    CountCombineFn,
+    MeanCombineFn,
+    SingleInputTupleCombineFn,
+    SumCombineFn,
+    TupleCombineFn,
+)
+from dataflow.containers import ToDictCombineFn, ToListCombineFn, ToSetCombineFn
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, nondeterministic
 from dataflow.errors import (
     ArrivalOrderWarning,
@@ -32,12 +39,27 @@ from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner
+from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
 from dataflow.set_aside import SetAside
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
+from dataflow.transforms.combine_globally import CombineGlobally, CombineValues
+from dataflow.transforms.combiner_families import (
+    Count,
+    Latest,
+    Max,
+    Mean,
+    Min,
+    Sample,
+    Sum,
+    ToDict,
+    ToList,
+    Top,
+    ToSet,
+)
 from dataflow.transforms.count_windows import CountWindows
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey, GroupByKey
@@ -125,8 +147,11 @@ __all__ = [
     "ColumnGroups",
     "ColumnType",
     "CombineFn",
+    "CombineGlobally",
     "CombinePerKey",
+    "CombineValues",
     "CombiningValueStateSpec",
+    "Count",
     "CountCombineFn",
     "CountWindows",
     "Create",
@@ -150,10 +175,15 @@ __all__ = [
     "Join",
     "JoinType",
     "KeyEncodingError",
+    "Latest",
+    "LatestCombineFn",
     "Map",
+    "Max",
+    "Mean",
     "MeanCombineFn",
     "Merge",
     "MergingWindowFn",
+    "Min",
     "Never",
     "OrFinally",
     "PCollection",
@@ -175,13 +205,17 @@ __all__ = [
     "RecordIds",
     "Repeatedly",
     "Runner",
+    "Sample",
+    "SampleCombineFn",
     "Sessions",
     "SetAside",
+    "SingleInputTupleCombineFn",
     "SlidingWindows",
     "Source",
     "SourceBatch",
     "SourceReader",
     "SplitStatus",
+    "Sum",
     "SumCombineFn",
     "TableConflictError",
     "TableRowError",
@@ -193,9 +227,18 @@ __all__ = [
     "TimestampCombiner",
     "TimestampedValue",
     "ToChangelog",
+    "ToDict",
+    "ToDictCombineFn",
+    "ToList",
+    "ToListCombineFn",
+    "ToSet",
+    "ToSetCombineFn",
+    "Top",
+    "TopCombineFn",
     "TransformError",
     "Trigger",
     "TriggerTimers",
+    "TupleCombineFn",
     "Window",
     "WindowColumns",
     "WindowEnd",

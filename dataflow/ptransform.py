@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
+TransformT = TypeVar("TransformT", bound="PTransform[Any, Any]")
 
 
 class PTransform(ABC, Generic[InT_contra, OutT_co]):
@@ -33,3 +34,15 @@ class PTransform(ABC, Generic[InT_contra, OutT_co]):
         named = copy.copy(self)
         named.label = label
         return named
+
+
+def changed(transform: TransformT, **attributes: object) -> TransformT:
+    """A copy of a transform that differs in some attributes.
+
+    Args:
+        transform: stays as it is.
+        **attributes: of the copy, by their names.
+    """
+    found = copy.copy(transform)
+    vars(found).update(attributes)
+    return found
