@@ -41,6 +41,7 @@ from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner
 from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
 from dataflow.set_aside import SetAside
+from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
@@ -48,6 +49,8 @@ from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
 from dataflow.transforms.combine_globally import CombineGlobally, CombineValues
 from dataflow.transforms.combiner_families import (
+    ApproximateQuantiles,
+    ApproximateUnique,
     Count,
     Latest,
     Max,
@@ -136,6 +139,10 @@ __all__ = [
     "AfterSignal",
     "AfterWatermark",
     "Always",
+    "ApproximateQuantiles",
+    "ApproximateQuantilesCombineFn",
+    "ApproximateUnique",
+    "ApproximateUniqueCombineFn",
     "ArrivalOrderWarning",
     "AtPeriod",
     "BagStateSpec",

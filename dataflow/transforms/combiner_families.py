@@ -1,4 +1,4 @@
-"""Count, Sum, Mean, Min, Max, Top, Sample, Latest, ToList, ToSet, ToDict: combiners as transforms, by Beam's names.
+"""Beam's combiners as transforms: counts, sums, means, extremes, samples, containers, sketches.
 
 Each is a family: ``Count.Globally()`` is a `CombineGlobally`, ``Count.PerKey()`` a `CombinePerKey`, or made of one, and
 all that these do with windows, triggers, retractions and defaults holds for them.
@@ -15,6 +15,7 @@ from dataflow.containers import ToDictCombineFn, ToListCombineFn, ToSetCombineFn
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform, changed
 from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
+from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.transforms.combine_globally import CombineGlobally
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import Map
@@ -221,6 +222,54 @@ class ToDict(CombinerFamily):
 
         def default_label(self) -> str:
             """``ToDict.PerKey``."""
+            return type(self).__qualname__
+
+
+class ApproximateUnique(CombinerFamily):
+    """About how many distinct elements; 0 of none.  Needs ``pip install dataflow-sdk[sketches]``."""
+
+    class Globally(CombineGlobally[int]):
+        """Of all elements of each window; see `CombineGlobally`, and for ``error`` `ApproximateUniqueCombineFn`."""
+
+        def __init__(self, *, error: float = 0.05) -> None:
+            super().__init__(ApproximateUniqueCombineFn(error=error))
+
+        def default_label(self) -> str:
+            """``ApproximateUnique.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[int]):
+        """Of the values of each key and window; see `CombinePerKey`, and for ``error`` `ApproximateUniqueCombineFn`."""
+
+        def __init__(self, *, error: float = 0.05) -> None:
+            super().__init__(ApproximateUniqueCombineFn(error=error))
+
+        def default_label(self) -> str:
+            """``ApproximateUnique.PerKey``."""
+            return type(self).__qualname__
+
+
+class ApproximateQuantiles(CombinerFamily):
+    """About the numbers that divide all into equal parts.  Needs ``pip install dataflow-sdk[sketches]``."""
+
+    class Globally(CombineGlobally[list[float]]):
+        """Of all elements of each window; see `CombineGlobally`, and `ApproximateQuantilesCombineFn`."""
+
+        def __init__(self, num_quantiles: int) -> None:
+            super().__init__(ApproximateQuantilesCombineFn(num_quantiles))
+
+        def default_label(self) -> str:
+            """``ApproximateQuantiles.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[list[float]]):
+        """Of the values of each key and window; see `CombinePerKey`, and `ApproximateQuantilesCombineFn`."""
+
+        def __init__(self, num_quantiles: int) -> None:
+            super().__init__(ApproximateQuantilesCombineFn(num_quantiles))
+
+        def default_label(self) -> str:
+            """``ApproximateQuantiles.PerKey``."""
             return type(self).__qualname__
 
 

@@ -5,13 +5,22 @@ Also in pipelines, under any windows, orders and bundles, and where what they co
 
 import heapq
 import math
+import os
+import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
+from http import HTTPStatus
 from operator import itemgetter
 from typing import Any
+from uuid import UUID
 
 import attrs
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +28,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.combine_fn import can_retract_input, combined
 from dataflow.element_digests import element_digest
+from dataflow.serialization import dumps, loads
 from dataflow.testing import TestStream
 from dataflow.testing.laws import (
     check_bundle_insensitive,
@@ -29,6 +39,7 @@ from dataflow.testing.strategies import streams
 from runners.direct import DirectRunner
 from tests.effort import costly
 from tests.ids import shown
+from windowing import PaneTiming
 
 RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
 NUMBERS = st.integers(-9, 9)
@@ -352,7 +363,42 @@ def test_equal_elements_of_several_types_have_one_digest() -> None:
         [{"a": 1, "b": 2}, {"b": 2, "a": 1}],
         [{1, 2}, frozenset([2, 1])],
         [("x" * 3_000,), ("x" * 3_000,)],
+        [(b"x" * 3_000, "\ud800"), (b"x" * 3_000, "\ud800")],
+        [PaneTiming.LATE, PaneTiming.LATE],
+        [HTTPStatus.OK, 200, 200.0],
+        [1 << 20_000, 1 << 20_000],
     ):
         assert len({element_digest(each) for each in equals}) == 1
     assert element_digest(Fraction(1, 3)) == element_digest(Fraction(2, 6))
+    assert element_digest(Fraction(1, 3)) != element_digest(Fraction(1, 2))
     assert element_digest([1]) != element_digest((1,))
+
+
+@attrs.frozen
+class Event:
+    """An object of a user."""
+
+    name: Any
+    parts: Any
+
+
+def test_a_digest_does_not_depend_on_the_process_or_on_what_is_the_same_object() -> None:
+    """As a pickle does: a retraction must find the shard of what it retracts, wherever that was stored meanwhile."""
+    text = "text"
+    same, other = Event((text, 1.5), [text]), Event((text[:2] + text[2:], 1.5), [text[::-1][::-1]])
+    assert element_digest(same) == element_digest(other) == element_digest(loads(dumps(same)))
+    assert element_digest(same) != element_digest(Event((text, 1.5), []))
+    script = (
+        "import pickle, sys; from dataflow.element_digests import element_digest; "
+        "print([element_digest(each) for each in pickle.load(sys.stdin.buffer)])"
+    )
+    plain = [({"a", "b", "c", "d"}, [Decimal("1.5")]), UUID(int=7), np.arange(3), timedelta(1)]
+    for seed in ("1", "2"):
+        found = subprocess.run(
+            [sys.executable, "-c", script],
+            input=pickle.dumps(plain),
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ).stdout
+        assert found.decode().strip() == repr([element_digest(each) for each in plain])
