@@ -383,7 +383,7 @@ class Event:
 
 
 def test_a_digest_does_not_depend_on_the_process_or_on_what_is_the_same_object() -> None:
-    """As a pickle does: a retraction must find the shard of what it retracts, wherever that was stored meanwhile."""
+    """A retraction finds the shard of what it retracts, wherever that was stored meanwhile."""
     text = "text"
     same, other = Event((text, 1.5), [text]), Event((text[:2] + text[2:], 1.5), [text[::-1][::-1]])
     assert element_digest(same) == element_digest(other) == element_digest(loads(dumps(same)))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 import dataflow as df
@@ -185,6 +186,42 @@ def test_panes_of_a_divided_key_are_those_of_the_key(mode: df.AccumulationMode) 
     expected = panes(df.CombinePerKey(sum))
     assert len(expected) > 2
     assert expected == panes(df.CombinePerKey(sum).with_hot_key_fanout(4))
+
+
+@attrs.frozen
+class Total:
+    """An object, which has no encoding as a key."""
+
+    name: str
+    amount: int
+
+
+def amount_by_parity(pair: tuple[str, int]) -> tuple[str, Total]:
+    return "even" if len(pair[0]) % 2 == 0 else "odd", Total(*pair)
+
+
+def test_retracted_objects_find_the_shard_that_they_were_in() -> None:
+    """Each total is retracted with the next element of its key; by shards the counts are those without shards."""
+    elements = [("abcdefgh"[: 1 + number % 8], number) for number in range(40)]
+    stream = TestStream()
+    for at in range(0, 40, 3):
+        stream = stream.add_elements(elements[at : at + 3])
+
+    def last(combine: Any) -> dict[Any, Any]:
+        found: list[Any] = []
+        always = df.WindowInto(
+            df.GlobalWindows(), trigger=df.Always(), accumulation_mode=RETRACTING
+        )
+        with df.Pipeline() as p:
+            totals = p | stream | always | df.CombinePerKey(sum) | df.Map(amount_by_parity)
+            at_the_end = totals | "end" >> df.WindowInto(df.GlobalWindows())
+            at_the_end | combine | df.Map(found.append)
+        assert len(found) == 2
+        return dict(found)
+
+    biggest = df.Top.PerKey(2, key=lambda total: total.amount)
+    for combine in (df.Count.PerKey(), biggest, df.ToSet.PerKey()):
+        assert last(combine) == last(combine.with_hot_key_fanout(3))
 
 
 def keyed(windows: Any) -> Any:
