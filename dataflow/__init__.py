@@ -6,7 +6,14 @@ Re-exports the public names of `windowing` (where) and `triggers` (when, how).  
 from dataflow import value_tags  # noqa: F401 - so that stored values are known by their tags
 from dataflow.column_combine_fn import ColumnCombineFn, ColumnGroups
 from dataflow.combine_fn import CombineFn, associative
-from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
+from dataflow.combiners import (
+    CountCombineFn,
+    MeanCombineFn,
+    SingleInputTupleCombineFn,
+    SumCombineFn,
+    TupleCombineFn,
+)
+from dataflow.containers import ToDictCombineFn, ToListCombineFn, ToSetCombineFn
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, nondeterministic
 from dataflow.errors import (
     ArrivalOrderWarning,
@@ -34,13 +41,31 @@ from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform, ptransform_fn
 from dataflow.record_ids import RecordIds
 from dataflow.runner import PipelineResult, PipelineState, Runner
+from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
 from dataflow.set_aside import SetAside
+from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
 from dataflow.transforms.batch_elements import BatchElements
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.co_group import CoGroupByKey
+from dataflow.transforms.combine_globally import CombineGlobally, CombineValues
+from dataflow.transforms.combiner_families import (
+    ApproximateQuantiles,
+    ApproximateUnique,
+    Count,
+    Latest,
+    Max,
+    Mean,
+    Min,
+    Sample,
+    Sum,
+    ToDict,
+    ToList,
+    Top,
+    ToSet,
+)
 from dataflow.transforms.count_windows import CountWindows
 from dataflow.transforms.deduplicate import Deduplicate, DeduplicatePerKey
 from dataflow.transforms.distinct import Distinct
@@ -129,6 +154,10 @@ __all__ = [
     "AfterSignal",
     "AfterWatermark",
     "Always",
+    "ApproximateQuantiles",
+    "ApproximateQuantilesCombineFn",
+    "ApproximateUnique",
+    "ApproximateUniqueCombineFn",
     "ArrivalOrderWarning",
     "AtPeriod",
     "BagStateSpec",
@@ -141,8 +170,11 @@ __all__ = [
     "ColumnGroups",
     "ColumnType",
     "CombineFn",
+    "CombineGlobally",
     "CombinePerKey",
+    "CombineValues",
     "CombiningValueStateSpec",
+    "Count",
     "CountCombineFn",
     "CountWindows",
     "Create",
@@ -174,12 +206,17 @@ __all__ = [
     "KeyEncodingError",
     "Keys",
     "KvSwap",
+    "Latest",
+    "LatestCombineFn",
     "LogElements",
     "Map",
     "MapTuple",
+    "Max",
+    "Mean",
     "MeanCombineFn",
     "Merge",
     "MergingWindowFn",
+    "Min",
     "Never",
     "OrFinally",
     "PCollection",
@@ -205,14 +242,18 @@ __all__ = [
     "Repeatedly",
     "Reshuffle",
     "Runner",
+    "Sample",
+    "SampleCombineFn",
     "Select",
     "Sessions",
     "SetAside",
+    "SingleInputTupleCombineFn",
     "SlidingWindows",
     "Source",
     "SourceBatch",
     "SourceReader",
     "SplitStatus",
+    "Sum",
     "SumCombineFn",
     "TableConflictError",
     "TableRowError",
@@ -225,10 +266,19 @@ __all__ = [
     "TimestampCombiner",
     "TimestampedValue",
     "ToChangelog",
+    "ToDict",
+    "ToDictCombineFn",
+    "ToList",
+    "ToListCombineFn",
+    "ToSet",
+    "ToSetCombineFn",
     "ToString",
+    "Top",
+    "TopCombineFn",
     "TransformError",
     "Trigger",
     "TriggerTimers",
+    "TupleCombineFn",
     "Values",
     "Window",
     "WindowColumns",

@@ -16,6 +16,7 @@ import attrs
 from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combiner_columns import columns_of_callable
 from dataflow.errors import PipelineError
+from dataflow.ptransform import PTransform
 from windowing.overriding import stands_for
 
 #: A `CallableCombineFn` folds its buffer when it has grown to this many values.
@@ -117,6 +118,39 @@ class ChangingCombineFn(CombineFn):
         """
 
 
+class CompositeCombineFn(CombineFn):
+    """A `CombineFn` made of others; it can retract if all of them can.
+
+    Args:
+        combine_fns: the others, or functions as for `as_combine_fn`.
+
+    Raises:
+        PipelineError: one of them is neither.
+    """
+
+    def __init__(self, *combine_fns: CombineFn | Callable[[list[Any]], Any]) -> None:
+        self.combine_fns = tuple(map(as_combine_fn, combine_fns))
+
+
+class CombinerFamily:
+    """A name for transforms that combine alike, such as `Count` for ``Count.Globally`` and ``Count.PerKey``.
+
+    Args:
+        *args: of no account: it cannot be made.
+        **kwargs: likewise.
+
+    Raises:
+        PipelineError: it is called itself.
+    """
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        name = type(self).__name__
+        raise PipelineError(
+            f"{name} is not a transform, but has some",
+            hint=f"one of {', '.join(f'df.{each}(...)' for each in _transforms_of(type(self)))}",
+        )
+
+
 class ListCombineFn(CombineFn):
     """All values in a list: what `GroupByKey` combines with."""
 
@@ -201,8 +235,12 @@ class WholeGroupCombineFn(ListCombineFn):
 
 
 def can_retract_input(combine_fn: CombineFn) -> bool:
-    """Whether the class defines `CombineFn.retract_input`."""
-    return type(combine_fn).retract_input is not CombineFn.retract_input
+    """Whether the class defines `CombineFn.retract_input`, and what it is made of can do that as well."""
+    if type(combine_fn).retract_input is CombineFn.retract_input:
+        return False
+    return not isinstance(combine_fn, CompositeCombineFn) or all(
+        map(can_retract_input, combine_fn.combine_fns)
+    )
 
 
 def columns_of(combine_fn: CombineFn) -> ColumnCombineFn | None:
@@ -250,14 +288,43 @@ def as_combine_fn(fn: CombineFn | Callable[[list[Any]], Any]) -> CombineFn:
     """
     if isinstance(fn, CombineFn):
         return fn
-    if not callable(fn) or (isinstance(fn, type) and issubclass(fn, CombineFn)):
-        raise PipelineError(
-            f"values cannot be combined with {fn!r}",
-            hint="give a function of values that returns a value, such as sum, or a CombineFn, e.g. "
-            "df.MeanCombineFn(); "
-            "classes must be called",
-        )
+    if not callable(fn) or _is_mistaken(fn):
+        raise PipelineError(f"values cannot be combined with {fn!r}", hint=_hint_for(fn))
     is_associative = getattr(fn, "__dataflow_associative__", False)
     if is_associative or any(fn is known for known in _ASSOCIATIVE_BUILTINS):
         return CallableCombineFn(fn)
     return WholeGroupCombineFn(fn)
+
+
+def combined(combine_fn: CombineFn, values: Iterable[Any]) -> Any:
+    """The result of values that are all there.
+
+    Args:
+        combine_fn: combines them.
+        values: in any order; iterated once.
+    """
+    return combine_fn.extract_output(
+        combine_fn.add_inputs(combine_fn.create_accumulator(), list(values))
+    )
+
+
+def _is_mistaken(fn: object) -> bool:
+    """Whether a callable is a class of this package, which would be called with values in place of its arguments."""
+    return isinstance(fn, type) and issubclass(fn, CombineFn | PTransform | CombinerFamily)
+
+
+def _hint_for(fn: object) -> str:
+    if isinstance(fn, type) and issubclass(fn, CombineFn):
+        return f"it is a class: call it, {fn.__name__}(...)"
+    if isinstance(fn, type) and issubclass(fn, CombinerFamily):
+        return f"it has transforms: {', '.join(f'df.{each}(...)' for each in _transforms_of(fn))}"
+    if isinstance(fn, PTransform) or (isinstance(fn, type) and issubclass(fn, PTransform)):
+        return "it is a transform: apply it to a PCollection, pcoll | transform"
+    return (
+        "give a function of values that returns a value, such as sum, or a CombineFn, e.g. "
+        "df.MeanCombineFn()"
+    )
+
+
+def _transforms_of(family: type) -> list[str]:
+    return [f"{family.__name__}.{name}" for name in vars(family) if not name.startswith("_")]

@@ -1,10 +1,10 @@
-"""Combine functions that most pipelines want; each supports retraction (`CombineFn.retract_input`)."""
+"""Combine functions that support retraction (`CombineFn.retract_input`): counts, sums, means, and tuples of others."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from dataflow.column_combine_fn import ColumnCombineFn
-from dataflow.combine_fn import ROW_METHODS, CombineFn, can_retract_input, columns_of
+from dataflow.combine_fn import ROW_METHODS, CombineFn, CompositeCombineFn, columns_of
 from dataflow.combiner_columns import CountColumns, MeanColumns, SumColumns
 from windowing.overriding import stands_for
 
@@ -112,15 +112,39 @@ class MeanCombineFn(CombineFn):
         return MeanColumns()
 
 
-class TupleCombineFn(CombineFn):
-    """Several at once: inputs, accumulators and results are tuples, with one place for each; made by `tuple_of`."""
-
-    def __init__(self, combine_fns: Iterable[CombineFn]) -> None:
-        self.combine_fns = tuple(combine_fns)
+class _PlacesCombineFn(CompositeCombineFn):
+    """Accumulators and results are tuples, with one place for each function."""
 
     def create_accumulator(self) -> tuple[Any, ...]:
         """The empty accumulator of each function, as a tuple."""
         return tuple([each.create_accumulator() for each in self.combine_fns])
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Place by place."""
+        places = zip(self.combine_fns, zip(*accumulators, strict=True), strict=True)
+        return tuple([each.merge_accumulators(inner) for each, inner in places])
+
+    def extract_output(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The result of each."""
+        places = zip(self.combine_fns, accumulator, strict=True)
+        return tuple([each.extract_output(inner) for each, inner in places])
+
+
+class TupleCombineFn(_PlacesCombineFn):
+    """Several at once, each of its own values: inputs, accumulators and results are tuples, with one place for each.
+
+    It can retract if all of them can.  Beam's ``TupleCombineFn``.
+
+    Example::
+
+        pairs | df.CombinePerKey(df.TupleCombineFn(df.CountCombineFn(), max))  # of ("key", (flight, delay))
+
+    Args:
+        *combine_fns: one for each place of a value: a `CombineFn`, or a function as for `CombinePerKey`.
+
+    Raises:
+        PipelineError: one of them is neither.
+    """
 
     def add_input(self, accumulator: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Any, ...]:
         """Add each part of a tuple to the accumulator of its function."""
@@ -137,25 +161,6 @@ class TupleCombineFn(CombineFn):
         places = zip(self.combine_fns, accumulator, parts, strict=True)
         return tuple([each.add_inputs(inner, part) for each, inner, part in places])
 
-    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Place by place."""
-        places = zip(self.combine_fns, zip(*accumulators, strict=True), strict=True)
-        return tuple([each.merge_accumulators(inner) for each, inner in places])
-
-    def extract_output(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The result of each."""
-        places = zip(self.combine_fns, accumulator, strict=True)
-        return tuple([each.extract_output(inner) for each, inner in places])
-
-    def columns_by_place(self) -> tuple[ColumnCombineFn, ...] | None:
-        """How the column in each place is folded; None if one of the functions folds values only."""
-        found = tuple(filter(None, map(columns_of, self.combine_fns)))
-        return found if len(found) == len(self.combine_fns) else None
-
-
-class _RetractableTupleCombineFn(TupleCombineFn):
-    """The tuple of combine functions that all support retraction."""
-
     def retract_input(
         self, accumulator: tuple[Any, ...], value: tuple[Any, ...]
     ) -> tuple[Any, ...]:
@@ -163,12 +168,43 @@ class _RetractableTupleCombineFn(TupleCombineFn):
         places = zip(self.combine_fns, accumulator, value, strict=True)
         return tuple([each.retract_input(inner, part) for each, inner, part in places])
 
+    def columns_by_place(self) -> tuple[ColumnCombineFn, ...] | None:
+        """How the column in each place is folded; None if one of the functions folds values only."""
+        found = tuple(filter(None, map(columns_of, self.combine_fns)))
+        return found if len(found) == len(self.combine_fns) else None
 
-def tuple_of(combine_fns: Iterable[CombineFn]) -> TupleCombineFn:
-    """A combine function of several, which supports retraction if all of them do."""
-    found = tuple(combine_fns)
-    kind = _RetractableTupleCombineFn if all(map(can_retract_input, found)) else TupleCombineFn
-    return kind(found)
+
+class SingleInputTupleCombineFn(_PlacesCombineFn):
+    """Several of the same values: each gets all of them, and the result is a tuple with one place for each.
+
+    It can retract if all of them can.  Beam's ``SingleInputTupleCombineFn``.
+
+    Example::
+
+        delays | df.CombinePerKey(df.SingleInputTupleCombineFn(df.MeanCombineFn(), max))
+
+    Args:
+        *combine_fns: each a `CombineFn`, or a function as for `CombinePerKey`.
+
+    Raises:
+        PipelineError: one of them is neither.
+    """
+
+    def add_input(self, accumulator: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+        """Add the value to the accumulator of each."""
+        places = zip(self.combine_fns, accumulator, strict=True)
+        return tuple([each.add_input(inner, value) for each, inner in places])
+
+    def add_inputs(self, accumulator: tuple[Any, ...], values: Iterable[Any]) -> tuple[Any, ...]:
+        """Add the values to the accumulator of each."""
+        several = list(values)
+        places = zip(self.combine_fns, accumulator, strict=True)
+        return tuple([each.add_inputs(inner, several) for each, inner in places])
+
+    def retract_input(self, accumulator: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+        """Retract the value from the accumulator of each."""
+        places = zip(self.combine_fns, accumulator, strict=True)
+        return tuple([each.retract_input(inner, value) for each, inner in places])
 
 
 def columns_by_place(combine_fn: CombineFn) -> tuple[ColumnCombineFn, ...] | None:

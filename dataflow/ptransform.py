@@ -13,6 +13,7 @@ OutT = TypeVar("OutT")
 P = ParamSpec("P")
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
+TransformT = TypeVar("TransformT", bound="PTransform[Any, Any]")
 
 
 class PTransform(ABC, Generic[InT_contra, OutT_co]):
@@ -73,3 +74,15 @@ class _FunctionTransform(PTransform[Any, Any]):
 
     def expand(self, pcoll: Any) -> Any:
         return self._fn(pcoll, *self._args, **self._kwargs)
+
+
+def changed(transform: TransformT, **attributes: object) -> TransformT:
+    """A copy of a transform that differs in some attributes.
+
+    Args:
+        transform: stays as it is.
+        **attributes: of the copy, by their names.
+    """
+    found = copy.copy(transform)
+    vars(found).update(attributes)
+    return found

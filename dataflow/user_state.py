@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from dataflow.combine_fn import CombineFn
+from dataflow.combine_fn import CombineFn, as_combine_fn
 from dataflow.errors import PipelineError
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
@@ -49,6 +49,11 @@ class BagStateSpec:
     name: str = attrs.field(validator=_check_name)
 
 
+def _if_function(fn: Any) -> Any:
+    """A function as a `CombineFn`; everything else as it is, for the check that follows."""
+    return as_combine_fn(fn) if callable(fn) and not isinstance(fn, type) else fn
+
+
 @attrs.frozen
 class CombiningValueStateSpec:
     """A combination of values by a `CombineFn`: ``read()`` (the result so far), ``add(value)``, ``clear()``.
@@ -57,11 +62,12 @@ class CombiningValueStateSpec:
 
     Args:
         name: of the state, by which it is stored; not empty.
-        combine_fn: combines the values that are added.
+        combine_fn: combines the values that are added; a function as for `CombinePerKey`, which is called on all values
+            and has them kept, but for ``sum``, ``min``, ``max``, ``any``, ``all`` and `dataflow.associative` ones.
     """
 
     name: str = attrs.field(validator=_check_name)
-    combine_fn: CombineFn = attrs.field()
+    combine_fn: CombineFn = attrs.field(converter=_if_function)
 
     @combine_fn.validator
     def _check(self, attribute: attrs.Attribute[Any], combine_fn: object) -> None:

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 
@@ -76,7 +76,7 @@ def build(p: df.Pipeline, source: Path, tables: TableNames) -> None:
             accumulation_mode=df.AccumulationMode.ACCUMULATING,
             allowed_lateness=ALLOWED_LATENESS,
         )
-        | "delays" >> df.CombinePerKey(HourDelays())
+        | "delays" >> df.CombinePerKey(df.TupleCombineFn(sum, sum, sum, longest))
         | "hour rows" >> df.Map(hour_row)
         | "write hours"
         >> df.WriteToPostgres(tables.hours, columns=HOUR_COLUMNS, key=("origin", "window_start"))
@@ -90,7 +90,7 @@ def build(p: df.Pipeline, source: Path, tables: TableNames) -> None:
             accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
             allowed_lateness=ALLOWED_LATENESS,
         )
-        | "legs" >> df.CombinePerKey(SessionLegs())
+        | "legs" >> df.CombinePerKey(df.TupleCombineFn(sum, sum, max))
         | "session rows" >> df.Map(session_row)
         | "write sessions"
         >> df.WriteToPostgres(
@@ -118,74 +118,35 @@ HOUR_COLUMNS: Mapping[str, ColumnType] = {
 }
 
 
-def airport_delay(flight: Flight) -> tuple[str, int | None]:
-    """The airport, and the delay in minutes, or None for a cancelled flight."""
-    return flight.origin, flight.delay_minutes
+def airport_delay(flight: Flight) -> tuple[str, tuple[int, int, int, int | None]]:
+    """The airport, and of the flight what is added up, and its delay: one flight, one or none cancelled, minutes.
+
+    They are integers only: a sum of floats depends on their order, and a stream has no fixed order.
+    """
+    delay = flight.delay_minutes
+    return flight.origin, (1, int(delay is None), delay or 0, delay)
 
 
-class Delays(NamedTuple):
-    """Sums of delays, as integers only: a sum of floats depends on their order, and a stream has no fixed order."""
-
-    flights: int = 0
-    cancelled: int = 0
-    total_minutes: int = 0
-    max_minutes: int | None = None
-
-
-class HourDelays(df.CombineFn):
-    """Combines delays in minutes, None for a cancelled flight, into the columns of an hour."""
-
-    def create_accumulator(self) -> Delays:
-        """No flights."""
-        return Delays()
-
-    def add_input(self, accumulator: Delays, value: int | None) -> Delays:
-        """One more flight."""
-        flights, cancelled, total, longest = accumulator
-        if value is None:
-            return Delays(flights + 1, cancelled + 1, total, longest)
-        return Delays(flights + 1, cancelled, total + value, _longer(longest, value))
-
-    def merge_accumulators(self, accumulators: Iterable[Delays]) -> Delays:
-        """All flights."""
-        merged = Delays()
-        for other in accumulators:
-            merged = Delays(
-                merged.flights + other.flights,
-                merged.cancelled + other.cancelled,
-                merged.total_minutes + other.total_minutes,
-                _longer(merged.max_minutes, other.max_minutes),
-            )
-        return merged
-
-    def extract_output(self, accumulator: Delays) -> dict[str, Any]:
-        """No mean and no maximum where nothing left."""
-        flights, cancelled, total_minutes, max_minutes = accumulator
-        departed = flights - cancelled
-        return {
-            "flights": flights,
-            "cancelled": cancelled,
-            "mean_delay": total_minutes / departed if departed else None,
-            "max_delay": max_minutes,
-        }
-
-
-def _longer(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
+@df.associative
+def longest(delays: Iterable[int | None]) -> int | None:
+    """The longest delay; None where nothing left."""
+    return max((delay for delay in delays if delay is not None), default=None)
 
 
 def hour_row(
-    result: tuple[str, dict[str, Any]], window: df.Window = df.DoFn.WindowParam
+    result: tuple[str, tuple[int, int, int, int | None]], window: df.Window = df.DoFn.WindowParam
 ) -> dict[str, Any]:
-    """A row of `HOUR_COLUMNS`."""
-    origin, delays = result
+    """A row of `HOUR_COLUMNS`; no mean and no maximum where nothing left."""
+    origin, (flights, cancelled, total_minutes, max_delay) = result
+    departed = flights - cancelled
     return {
         "origin": origin,
         "window_start": window.start,
         "window_end": window.end,
-        **delays,
+        "flights": flights,
+        "cancelled": cancelled,
+        "mean_delay": total_minutes / departed if departed else None,
+        "max_delay": max_delay,
     }
 
 
@@ -201,59 +162,25 @@ SESSION_COLUMNS: Mapping[str, ColumnType] = {
 }
 
 
-def aircraft_leg(flight: Flight) -> list[tuple[str, tuple[int, int]]]:
-    """The aircraft, and the leg's minutes in the air and delay; nothing where nothing was flown."""
+def aircraft_leg(flight: Flight) -> list[tuple[str, tuple[int, int, int]]]:
+    """The aircraft, and of one leg the minutes in the air and the delay; nothing where nothing was flown."""
     if flight.tail is None or flight.delay_minutes is None:
         return []
-    return [(flight.tail, (flight.air_minutes or 0, flight.delay_minutes))]
-
-
-class Legs(NamedTuple):
-    """What an aircraft did; of no legs the worst delay is None."""
-
-    legs: int = 0
-    air_minutes: int = 0
-    worst_delay: int | None = None
-
-
-class SessionLegs(df.CombineFn):
-    """Combines pairs of minutes in the air and delay, in minutes, into the columns of a session."""
-
-    def create_accumulator(self) -> Legs:
-        """No legs."""
-        return Legs()
-
-    def add_input(self, accumulator: Legs, value: tuple[int, int]) -> Legs:
-        """One more leg."""
-        legs, air_minutes, worst_delay = accumulator
-        return Legs(legs + 1, air_minutes + value[0], _longer(worst_delay, value[1]))
-
-    def merge_accumulators(self, accumulators: Iterable[Legs]) -> Legs:
-        """All legs."""
-        merged = Legs()
-        for other in accumulators:
-            merged = Legs(
-                merged.legs + other.legs,
-                merged.air_minutes + other.air_minutes,
-                _longer(merged.worst_delay, other.worst_delay),
-            )
-        return merged
-
-    def extract_output(self, accumulator: Legs) -> dict[str, Any]:
-        """The accumulator is the output."""
-        return dict(zip(Legs._fields, accumulator, strict=True))
+    return [(flight.tail, (1, flight.air_minutes or 0, flight.delay_minutes))]
 
 
 def session_row(
-    result: tuple[str, dict[str, Any]], window: df.Window = df.DoFn.WindowParam
+    result: tuple[str, tuple[int, int, int]], window: df.Window = df.DoFn.WindowParam
 ) -> dict[str, Any]:
     """A row of `SESSION_COLUMNS`; the window ends six hours after the last leg was to leave."""
-    tail, legs = result
+    tail, (legs, air_minutes, worst_delay) = result
     return {
         "tail": tail,
         "window_start": window.start,
         "window_end": window.end,
-        **legs,
+        "legs": legs,
+        "air_minutes": air_minutes,
+        "worst_delay": worst_delay,
     }
 
 

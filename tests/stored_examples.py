@@ -20,7 +20,7 @@ from dataflow.coders import decode_key, encode_key, hash_key
 from dataflow.column_combine_fn import Accumulators
 from dataflow.columns import WindowColumn
 from dataflow.combiner_columns import ExtremeColumns, ListedColumns, MeanColumns, SumColumns
-from dataflow.combiners import tuple_of
+from dataflow.combiners import TupleCombineFn
 from dataflow.computations.computation import Record, Timer
 from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
@@ -223,7 +223,7 @@ def _shapes() -> dict[str, StateShape]:
         for name in ("people", "pets")
     )
     _ = (people, pets) | "join" >> df.Join()
-    spreads = tuple_of([Spread()])
+    spreads = TupleCombineFn(Spread())
     spread = people | "sessions" >> df.WindowInto(df.Sessions(60)) | df.CombinePerKey(spreads)
     rows = spread | "keep" >> df.ParDo(Keeper()) | df.Map(lambda pair: {"n": pair})
     rows | "rows" >> df.WriteToPostgres("rows", columns={"n": int})

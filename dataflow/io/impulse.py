@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow.io.create import Create
+from dataflow.impulse import ImpulseSource
+from dataflow.io.create import Read
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 
@@ -16,5 +17,5 @@ class Impulse(PTransform["Pipeline", PCollection[bytes]]):
     """One element, ``b""``, at the beginning of time, in the global window."""
 
     def expand(self, pcoll: Pipeline) -> PCollection[bytes]:
-        """Create it."""
-        return pcoll | Create([b""])
+        """Read it."""
+        return pcoll | Read(ImpulseSource())

@@ -7,24 +7,37 @@ so both are one mechanism.  Dataflow Model, section 2.2.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, Self, TypeVar, overload
 
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN, Group
 from dataflow.pipeline import PCollection
-from dataflow.ptransform import PTransform
+from dataflow.ptransform import PTransform, changed
 from dataflow.serialization import dumps_code
 from dataflow.strategy_checks import check_grouping
+from dataflow.transforms.fanout import (
+    Fanout,
+    PartsCombineFn,
+    WholeOfPartsCombineFn,
+    check_fanout,
+    divided,
+    rejoined,
+)
+
+OutT = TypeVar("OutT")
 
 
-class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+class CombinePerKey(
+    PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, OutT]]], Generic[OutT]
+):
     """``(key, value)`` pairs to ``(key, result)`` per window and firing.
 
     Args:
         fn: a `CombineFn`, or a function from a list of values, in any order, to a value.
 
     Accumulators are built before the shuffle, so a hot key costs its sender, not its owner.
+    Where it has so many senders that its owner cannot keep up, `with_hot_key_fanout` divides it.
     The one of a key and window must fit into memory.
     A function is called on all values of a group, which are its accumulator, and again for each pane; only ``sum``,
     ``min``, ``max``, ``any`` and ``all``, and what `dataflow.associative` declares, are called on parts of it and then
@@ -34,18 +47,52 @@ class CombinePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[A
         PipelineError: ``fn`` is neither.
     """
 
+    @overload
+    def __init__(self: CombinePerKey[Any], fn: CombineFn) -> None: ...
+    @overload
+    def __init__(self, fn: Callable[[list[Any]], OutT]) -> None: ...
     def __init__(self, fn: CombineFn | Callable[[list[Any]], Any]) -> None:
         self._given = fn
         self._combine_fn = as_combine_fn(fn)
+        self._fanout: Fanout | None = None
 
     def default_label(self) -> str:
         """``CombinePerKey(name)``."""
         name = getattr(self._given, "__name__", type(self._given).__name__)
         return f"CombinePerKey({name})"
 
-    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
-        """Add the primitive."""
-        return _add(pcoll, self._combine_fn)
+    def with_hot_key_fanout(self, fanout: Fanout) -> Self:
+        """Combine each key in so many shards first, and then the accumulators of these; the answer is the same.
+
+        An element's shard is chosen by a digest of its value and event time, so elements that are equal in both share
+        one.  A pane waits for a second grouping, and where the input may be retracted, accumulators are retracted.
+
+        Windows that merge are refused, since the shards of a key would not merge alike, and so are triggers that fire
+        before the end of their window or by the number of what comes late, since they would count shards.
+
+        Args:
+            fanout: the number of shards of each key; or a function from the key to it, 1 for keys that are not hot.
+                The function is deterministic.
+
+        Raises:
+            PipelineError: ``fanout`` is neither a positive integer nor a function; when applied, the windows or the
+                trigger are refused.
+        """
+        check_fanout(fanout)
+        return changed(self, _fanout=fanout)
+
+    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, OutT]]:
+        """Add the primitive, or the two of a fan-out."""
+        if self._fanout is None:
+            return _add(pcoll, self._combine_fn)
+        dumps_code(self._combine_fn, pcoll.pipeline.here())
+        parts = divided(pcoll, self._fanout) | "shards" >> CombinePerKey(
+            PartsCombineFn(self._combine_fn)
+        )
+        whole: PCollection[tuple[Any, OutT]] = rejoined(parts, pcoll) | "whole" >> CombinePerKey(
+            WholeOfPartsCombineFn(self._combine_fn)
+        )
+        return whole
 
 
 class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Sequence[Any]]]]):

@@ -14,7 +14,7 @@ import attrs
 from dataflow.column_fn import ColumnFunction
 from dataflow.columns import PairColumns, Rows
 from dataflow.combine_fn import CombineFn, as_combine_fn
-from dataflow.combiners import tuple_of
+from dataflow.combiners import TupleCombineFn
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
@@ -92,7 +92,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
         keys = tuple(self._keys.values())
         if not self._aggregates:
             return pcoll | "key" >> Map(_WithKey(keys)) | "group" >> GroupByKey()
-        combine_fn = tuple_of(each.combine_fn for each in self._aggregates)
+        combine_fn = TupleCombineFn(*(each.combine_fn for each in self._aggregates))
         values = tuple(each.field for each in self._aggregates)
         return (
             pcoll

@@ -7,7 +7,6 @@ again when something behind it fails.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -22,10 +21,10 @@ from dataflow.do_fn import (
     TimestampedValue,
     WindowedValue,
 )
+from dataflow.element_digests import element_digest
 from dataflow.graph import MAIN, ParDo, StatefulParDo
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.serialization import dumps
 from dataflow.transforms.never_retracted import check_never_retracted
 from dataflow.type_vars import T
 from dataflow.user_state import ReadModifyWriteStateSpec
@@ -45,8 +44,8 @@ class Reshuffle(PTransform[PCollection[T], PCollection[T]]):
     """Divides the elements anew among workers; they keep their event times, windows and panes.
 
     Nothing is grouped and nothing waits: an element goes on as soon as it has arrived, in batch when all input is
-    there, and none is late here, whatever its window.  Where an element goes is computed from its pickled value and its
-    event time, and no chance is involved, so that a task that is run again sends the same elements to the same places;
+    there, and none is late here, whatever its window.  Where an element goes is computed from its value and its event
+    time, and no chance is involved, so that a task that is run again sends the same elements to the same places;
     equal elements of one instant therefore go to one worker.
 
     Raises:
@@ -89,8 +88,7 @@ class _PassedOn(PTransform[PCollection[Any], PCollection[Any]]):
 
 
 def _with_part(element: Any, at: datetime = DoFn.TimestampParam) -> tuple[int, Any]:
-    digest = hashlib.blake2b(dumps((at, element)), digest_size=4).digest()
-    return int.from_bytes(digest) % _PARTS, element
+    return element_digest((at, element)) % _PARTS, element
 
 
 class _PassOn(DoFn):

@@ -23,7 +23,7 @@ from dataflow.canonical_keys import CanonicalKeys, are_canonical, canonical_key
 from dataflow.coders import decode_key, encode_key, hash_key
 from dataflow.columns import IntColumn, PairColumns
 from dataflow.combine_fn import ListCombineFn, as_combine_fn
-from dataflow.combiners import tuple_of
+from dataflow.combiners import TupleCombineFn
 from dataflow.graph import MAIN, Group, TransformNode
 from dataflow.testing import assert_that, contains_in_any_order
 from runners.core.columns.partials import PartialColumns
@@ -224,7 +224,7 @@ def test_values_have_canonical_keys_in_however_many_windows(keys: list[Any], win
 def test_columns_of_booleans_are_canonical() -> None:
     """Booleans that come are canonical, and so are those that another release has left in a store."""
     combine_fn = as_combine_fn(sum)
-    lift = Lifter(node(combine_fn), Accumulation(tuple_of([combine_fn]), STRATEGIES["global"]))
+    lift = Lifter(node(combine_fn), Accumulation(TupleCombineFn(combine_fn), STRATEGIES["global"]))
     pairs = PairColumns((pa.array([True, False, True]),), (pa.array([1, 2, 3]),), is_single=True)
     partials = lift.lift(Bundle(pairs, IntColumn(np.zeros(3, np.int64))), watermark_us=0)
     assert isinstance(partials, PartialColumns)

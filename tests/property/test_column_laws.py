@@ -15,7 +15,7 @@ import dataflow as df
 from dataflow.column_combine_fn import Accumulators, ColumnGroups
 from dataflow.combine_fn import CallableCombineFn, columns_of
 from dataflow.combiner_columns import ExtremeColumns
-from dataflow.combiners import columns_by_place, tuple_of
+from dataflow.combiners import TupleCombineFn, columns_by_place
 from dataflow.testing import strategies as our
 from dataflow.testing.laws import check_combine_columns, check_window_columns
 from tests.caught import caught
@@ -308,20 +308,20 @@ def test_columns_of_a_base_do_not_stand_for_combining_of_a_subclass() -> None:
     assert columns_of(TwiceTheSum()) is None
     assert columns_of(patched) is None
     assert columns_of(TheSum()) is not None
-    assert columns_by_place(tuple_of([TheSum(), TwiceTheSum()])) is None
+    assert columns_by_place(TupleCombineFn(TheSum(), TwiceTheSum())) is None
     with pytest.raises(df.PipelineError, match="has no columns whose law could be checked"):
         check_combine_columns(TwiceTheSum(), [1])
 
 
 def test_columns_of_a_tuple_do_not_stand_for_combining_of_a_subclass() -> None:
-    plain = tuple_of([df.SumCombineFn()])
+    plain = TupleCombineFn(df.SumCombineFn())
 
     class Sorted(type(plain)):  # type: ignore[misc]
         def extract_output(self, accumulator: Any) -> Any:
             return sorted(super().extract_output(accumulator))
 
     assert columns_by_place(plain) is not None
-    assert columns_by_place(Sorted([df.SumCombineFn()])) is None
+    assert columns_by_place(Sorted(df.SumCombineFn())) is None
 
 
 def test_accumulators_of_rows_become_columns_only_if_they_come_back() -> None:

@@ -14,7 +14,7 @@ from tests.unit.dataflow.test_user_state import BAG, END, NO_BAG, Remember, retr
     [
         (lambda: df.BagStateSpec(""), "needs a name"),
         (lambda: df.ReadModifyWriteStateSpec(3), "needs a name"),  # type: ignore[arg-type]
-        (lambda: df.CombiningValueStateSpec("n", sum), "needs a CombineFn"),  # type: ignore[arg-type]
+        (lambda: df.CombiningValueStateSpec("n", df.MeanCombineFn), "needs a CombineFn"),
         (lambda: df.TimerSpec("n", "event"), "needs a time domain"),  # type: ignore[arg-type]
         (lambda: df.TimerFamilySpec("", df.TimeDomain.EVENT), "needs a name"),
         (lambda: df.TimerFamilySpec("n", "event"), r"TimerFamilySpec.*needs a time domain"),  # type: ignore[arg-type]

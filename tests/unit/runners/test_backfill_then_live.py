@@ -63,7 +63,9 @@ def test_an_option_that_it_does_not_have_is_named_beside_those_that_it_has() -> 
         create_runner("backfill-then-live", job="job", untill=3)
 
     detail = str(caught.value).splitlines()[1]
-    assert all(name in detail for name in ("until,", "spill_bytes", "workers", "skew_limit", "code"))
+    assert all(
+        name in detail for name in ("until,", "spill_bytes", "workers", "skew_limit", "code")
+    )
 
 
 @ALL

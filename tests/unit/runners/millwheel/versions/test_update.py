@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from dataflow.combiners import tuple_of
+from dataflow.combiners import TupleCombineFn
 from dataflow.computations import CsvInjector, CsvWatcher
 from dataflow.errors import PipelineError
 from dataflow.testing import TestStream
@@ -184,14 +184,14 @@ def test_columns_that_no_function_reads_any_more_are_noticed() -> None:
             return self._columns
 
     def by_columns(columns: df.ColumnCombineFn | None) -> Build:
-        return grouped(combine=tuple_of([Mine(columns)]))
+        return grouped(combine=TupleCombineFn(Mine(columns)))
 
     one, none = by_columns(SpreadColumns()), by_columns(None)
     assert kept_parts(one, by_columns(SpreadColumns())) == kept_parts(none, one) == []
     assert kept_parts(one, none) == ["columns was SpreadColumns, is none"]
     (reason,) = kept_parts(one, by_columns(Other()))
     assert reason.startswith("columns was SpreadColumns, is ")
-    shipped = grouped(combine=tuple_of([df.SumCombineFn()]))
+    shipped = grouped(combine=TupleCombineFn(df.SumCombineFn()))
     assert "columns" not in state_shapes(planned(shipped))["sum"].parts
 
 
@@ -199,13 +199,13 @@ def test_functions_that_one_is_made_of_are_noticed() -> None:
     """A sum and a count have accumulators that look alike, so these do not show it; at any depth."""
 
     def by(*combine_fns: df.CombineFn) -> Build:
-        return grouped(combine=tuple_of(combine_fns))
+        return grouped(combine=TupleCombineFn(*combine_fns))
 
     total, count = df.SumCombineFn(), df.CountCombineFn()
     assert kept_parts(by(total, count), by(df.SumCombineFn(), df.CountCombineFn())) == []
     assert kept_parts(by(total), by(count)) == ["combined by was SumCombineFn, is CountCombineFn"]
     assert kept_parts(by(total, count), by(count, total))
-    assert kept_parts(by(tuple_of([total])), by(tuple_of([count])))
+    assert kept_parts(by(TupleCombineFn(total)), by(TupleCombineFn(count)))
 
     def by_field(combine: Any) -> Build:
         def build(p: df.Pipeline) -> None:
@@ -220,7 +220,9 @@ def test_functions_that_one_is_made_of_are_noticed() -> None:
 
     assert kept_parts(by_field(total), by_field(total), "sum/combine") == []
     assert kept_parts(by_field(total), by_field(count), "sum/combine")
-    assert kept_parts(combining_state(tuple_of([total])), combining_state(tuple_of([count])))
+    assert kept_parts(
+        combining_state(TupleCombineFn(total)), combining_state(TupleCombineFn(count))
+    )
 
 
 def combining_state(combine_fn: df.CombineFn) -> Build:

@@ -1,0 +1,224 @@
+"""CombineGlobally: all elements of a window combined into one result; CombineValues: of lists that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Self, TypeVar, overload
+
+import attrs
+
+from dataflow.combine_fn import CombineFn, as_combine_fn, combined
+from dataflow.combiners import SumCombineFn
+from dataflow.errors import PipelineError
+from dataflow.graph import MAIN, AssignWindows, Read
+from dataflow.impulse import ImpulseSource
+from dataflow.pipeline import PCollection
+from dataflow.ptransform import PTransform, changed
+from dataflow.strategy_checks import nearest
+from dataflow.transforms.fanout import check_fanout
+from dataflow.transforms.flatten import Flatten
+from dataflow.transforms.group import CombinePerKey
+from dataflow.transforms.par_do import FlatMap, Map
+from dataflow.transforms.rewindowed import Rewindowed
+from triggers.accumulation import AccumulationMode
+from triggers.windowing_strategy import WindowingStrategy
+from windowing.global_windows import GlobalWindows
+
+OutT = TypeVar("OutT")
+
+
+class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[OutT]):
+    """All elements of each window to one result per firing; in the global window also where there is no element.
+
+    There the result of nothing (0 of a count, an empty list) is emitted once, at the end of time, if the input has
+    none, or if all that it had has been retracted.  A function that has no result of nothing, as ``max``, emits nothing
+    then, and neither does an input without an end.  In other windows nobody knows which windows are empty:
+    `without_defaults` is the only possibility there.  Beam's ``CombineGlobally``.
+
+    All elements have one key, so one worker has the accumulator of a window; see `with_fanout`.
+
+    Example::
+
+        orders | df.Map(lambda order: order.price) | df.CombineGlobally(sum)
+
+    Args:
+        fn: as for `CombinePerKey`.
+
+    Raises:
+        PipelineError: ``fn`` is neither a function nor a `CombineFn`; when applied, the windows are not the global one,
+            and there is no `without_defaults`.
+    """
+
+    @overload
+    def __init__(self: CombineGlobally[Any], fn: CombineFn) -> None: ...
+    @overload
+    def __init__(self, fn: Callable[[list[Any]], OutT]) -> None: ...
+    def __init__(self, fn: CombineFn | Callable[[list[Any]], Any]) -> None:
+        self._given = fn
+        self._combine_fn = as_combine_fn(fn)
+        self._has_defaults = True
+        self._shards: int | None = None
+
+    def default_label(self) -> str:
+        """``CombineGlobally(name)``."""
+        name = getattr(self._given, "__name__", type(self._given).__name__)
+        return f"CombineGlobally({name})"
+
+    def with_defaults(self) -> Self:
+        """Emit the result of nothing where there is no element; in the global window only.  The default."""
+        return changed(self, _has_defaults=True)
+
+    def without_defaults(self) -> Self:
+        """Emit nothing where there is no element."""
+        return changed(self, _has_defaults=False)
+
+    def with_fanout(self, fanout: int) -> Self:
+        """Combine the elements in so many shards first; see `CombinePerKey.with_hot_key_fanout`.
+
+        Raises:
+            PipelineError: ``fanout`` is not a positive integer; when applied, the windows or the trigger are refused.
+        """
+        check_fanout(fanout)
+        return changed(self, _shards=fanout)
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[OutT]:
+        """Give all elements one key, combine them, and add what to emit of none.
+
+        Raises:
+            PipelineError: a default is wanted, and the windows are not the global one.
+        """
+        if self._has_defaults:
+            _check_global(pcoll)
+        combine: CombinePerKey[Any] = CombinePerKey(self._combine_fn)
+        if self._shards is not None:
+            combine = combine.with_hot_key_fanout(self._shards)
+        results: PCollection[OutT] = (
+            pcoll | "key" >> Map(_with_no_key) | "combine" >> combine | "result" >> Map(_value)
+        )
+        if not self._has_defaults or not pcoll.is_bounded:
+            return results
+        default = pcoll | "default" >> _Default(self._combine_fn, results.node.strategy)
+        return (results, default) | "results" >> Flatten()
+
+
+class _Default(PTransform[PCollection[Any], PCollection[Any]]):
+    """The result of nothing, if the input is empty when it has ended.
+
+    Elements are counted apart, whatever the trigger of the input is: it sees no element that is not the user's.
+    """
+
+    def __init__(self, combine_fn: CombineFn, strategy: WindowingStrategy) -> None:
+        self._combine_fn, self._strategy = combine_fn, strategy
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        mode = AccumulationMode.DISCARDING
+        if pcoll.node.retracted_by:
+            mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
+        at_the_end = WindowingStrategy(accumulation_mode=mode)
+        impulse = pcoll.pipeline | "impulse" >> _Impulse()
+        counted = (
+            pcoll | "ones" >> Rewindowed(_one, at_the_end),
+            impulse | "zero" >> Rewindowed(_zero, at_the_end),
+        ) | "both" >> Flatten()
+        return (
+            counted
+            | "count" >> CombinePerKey(SumCombineFn())
+            | "of nothing" >> FlatMap(_OfNothing(self._combine_fn))
+            | "windows" >> Rewindowed(_same, self._strategy)
+        )
+
+
+class _Impulse(PTransform[Any, PCollection[bytes]]):
+    def expand(self, pcoll: Any) -> PCollection[bytes]:
+        return pcoll.add_operation(Read(ImpulseSource()), [], WindowingStrategy())[MAIN]  # type: ignore[no-any-return]
+
+
+class CombineValues(
+    PTransform[PCollection[tuple[Any, Iterable[Any]]], PCollection[tuple[Any, OutT]]], Generic[OutT]
+):
+    """``(key, values)`` to ``(key, result)``, such as `GroupByKey` emits; `CombinePerKey` does both for less.
+
+    Beam's ``CombineValues``.
+
+    Args:
+        fn: as for `CombinePerKey`; it is called with all of the values.
+
+    Raises:
+        PipelineError: ``fn`` is neither a function nor a `CombineFn`.
+    """
+
+    @overload
+    def __init__(self: CombineValues[Any], fn: CombineFn) -> None: ...
+    @overload
+    def __init__(self, fn: Callable[[list[Any]], OutT]) -> None: ...
+    def __init__(self, fn: CombineFn | Callable[[list[Any]], Any]) -> None:
+        self._given = fn
+        self._combine_fn = as_combine_fn(fn)
+
+    def default_label(self) -> str:
+        """``CombineValues(name)``."""
+        name = getattr(self._given, "__name__", type(self._given).__name__)
+        return f"CombineValues({name})"
+
+    def expand(
+        self, pcoll: PCollection[tuple[Any, Iterable[Any]]]
+    ) -> PCollection[tuple[Any, OutT]]:
+        """Add a function of each element."""
+        return pcoll | "combine" >> Map(_ToResult(self._combine_fn))
+
+
+def _check_global(pcoll: PCollection[Any]) -> None:
+    origins = nearest(pcoll.pipeline.graph(), pcoll.node.id, AssignWindows | Read)
+    windows = [
+        each.operation.window_fn for each in origins if isinstance(each.operation, AssignWindows)
+    ]
+    other = next((each for each in windows if not isinstance(each, GlobalWindows)), None)
+    if other is not None:
+        raise PipelineError(
+            f"{pcoll.pipeline.here()} is to emit the result of nothing for empty windows, and does not know "
+            "which are empty",
+            detail=f"the windows are {other!r}; only in the global window it is known that nothing comes any more",
+            hint="call .without_defaults() on it, and windows without elements emit nothing",
+        )
+
+
+@attrs.frozen
+class _ToResult:
+    combine_fn: CombineFn
+
+    def __call__(self, element: tuple[Any, Iterable[Any]], /) -> tuple[Any, Any]:
+        key, values = element
+        return key, combined(self.combine_fn, values)
+
+
+@attrs.frozen
+class _OfNothing:
+    combine_fn: CombineFn
+
+    def __call__(self, element: tuple[None, int], /) -> list[Any]:
+        if element[1]:
+            return []
+        try:
+            return [combined(self.combine_fn, [])]
+        except Exception:  # noqa: BLE001 - whatever the user's code raises, it has no result
+            return []
+
+
+def _with_no_key(element: Any) -> tuple[None, Any]:
+    return None, element
+
+
+def _value(element: tuple[None, Any]) -> Any:
+    return element[1]
+
+
+def _one(_element: Any) -> tuple[None, int]:
+    return None, 1
+
+
+def _zero(_element: Any) -> tuple[None, int]:
+    return None, 0
+
+
+def _same(element: Any) -> Any:
+    return element

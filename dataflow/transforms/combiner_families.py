@@ -1,0 +1,451 @@
+"""Beam's combiners as transforms: counts, sums, means, extremes, samples, containers, sketches.
+
+Each is a family: ``Count.Globally()`` is a `CombineGlobally`, ``Count.PerKey()`` a `CombinePerKey`, or made of one, and
+all that these do with windows, triggers, retractions and defaults holds for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from dataflow.combine_fn import CombineFn, CombinerFamily
+from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
+from dataflow.containers import ToDictCombineFn, ToListCombineFn, ToSetCombineFn
+from dataflow.pipeline import PCollection
+from dataflow.ptransform import PTransform, changed
+from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
+from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
+from dataflow.transforms.combine_globally import CombineGlobally
+from dataflow.transforms.group import CombinePerKey
+from dataflow.transforms.par_do import Map
+from dataflow.transforms.timed import timed, timed_value, untimed, untimed_values
+
+
+class Count(CombinerFamily):
+    """How many elements; 0 of none.  Retractions are exact."""
+
+    class Globally(CombineGlobally[int]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(CountCombineFn())
+
+        def default_label(self) -> str:
+            """``Count.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[int]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(CountCombineFn())
+
+        def default_label(self) -> str:
+            """``Count.PerKey``."""
+            return type(self).__qualname__
+
+    class PerElement(PTransform[PCollection[Any], PCollection[tuple[Any, int]]]):
+        """``(element, how often it is there)`` for each distinct element and window; elements are keys."""
+
+        def default_label(self) -> str:
+            """``Count.PerElement``."""
+            return type(self).__qualname__
+
+        def expand(self, pcoll: PCollection[Any]) -> PCollection[tuple[Any, int]]:
+            """Make keys of elements, and count these."""
+            return pcoll | "key" >> Map(_as_key) | "count" >> CombinePerKey(CountCombineFn())
+
+
+class Sum(CombinerFamily):
+    """The sum of numbers; 0 of none.  A retraction is exact where subtraction is: see `SumCombineFn`."""
+
+    class Globally(CombineGlobally[Any]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(SumCombineFn())
+
+        def default_label(self) -> str:
+            """``Sum.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[Any]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(SumCombineFn())
+
+        def default_label(self) -> str:
+            """``Sum.PerKey``."""
+            return type(self).__qualname__
+
+
+class Mean(CombinerFamily):
+    """The arithmetic mean of numbers; NaN of none.  A retraction is exact where subtraction is: see `SumCombineFn`."""
+
+    class Globally(CombineGlobally[float]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(MeanCombineFn())
+
+        def default_label(self) -> str:
+            """``Mean.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[float]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(MeanCombineFn())
+
+        def default_label(self) -> str:
+            """``Mean.PerKey``."""
+            return type(self).__qualname__
+
+
+class Min(CombinerFamily):
+    """The least element; nothing of none.  Where elements may be retracted, all are kept."""
+
+    class Globally(CombineGlobally[Any]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(min)
+
+        def default_label(self) -> str:
+            """``Min.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[Any]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(min)
+
+        def default_label(self) -> str:
+            """``Min.PerKey``."""
+            return type(self).__qualname__
+
+
+class Max(CombinerFamily):
+    """The greatest element; nothing of none.  Where elements may be retracted, all are kept."""
+
+    class Globally(CombineGlobally[Any]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(max)
+
+        def default_label(self) -> str:
+            """``Max.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[Any]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(max)
+
+        def default_label(self) -> str:
+            """``Max.PerKey``."""
+            return type(self).__qualname__
+
+
+class ToList(CombinerFamily):
+    """All elements in a list, whose order means nothing."""
+
+    class Globally(CombineGlobally[list[Any]]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(ToListCombineFn())
+
+        def default_label(self) -> str:
+            """``ToList.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[list[Any]]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(ToListCombineFn())
+
+        def default_label(self) -> str:
+            """``ToList.PerKey``."""
+            return type(self).__qualname__
+
+
+class ToSet(CombinerFamily):
+    """The distinct elements in a set; they must be hashable."""
+
+    class Globally(CombineGlobally[set[Any]]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(ToSetCombineFn())
+
+        def default_label(self) -> str:
+            """``ToSet.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[set[Any]]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(ToSetCombineFn())
+
+        def default_label(self) -> str:
+            """``ToSet.PerKey``."""
+            return type(self).__qualname__
+
+
+class ToDict(CombinerFamily):
+    """Elements ``(key, value)`` in a dict; of several values of one key see `ToDictCombineFn`."""
+
+    class Globally(CombineGlobally[dict[Any, Any]]):
+        """Of all elements of each window; see `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            super().__init__(ToDictCombineFn())
+
+        def default_label(self) -> str:
+            """``ToDict.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[dict[Any, Any]]):
+        """Of the values of each key and window; see `CombinePerKey`."""
+
+        def __init__(self) -> None:
+            super().__init__(ToDictCombineFn())
+
+        def default_label(self) -> str:
+            """``ToDict.PerKey``."""
+            return type(self).__qualname__
+
+
+class ApproximateUnique(CombinerFamily):
+    """About how many distinct elements; 0 of none.  Needs ``pip install dataflow-sdk[sketches]``."""
+
+    class Globally(CombineGlobally[int]):
+        """Of all elements of each window; see `CombineGlobally`, and for ``error`` `ApproximateUniqueCombineFn`."""
+
+        def __init__(self, *, error: float = 0.05) -> None:
+            super().__init__(ApproximateUniqueCombineFn(error=error))
+
+        def default_label(self) -> str:
+            """``ApproximateUnique.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[int]):
+        """Of the values of each key and window; see `CombinePerKey`, and for ``error`` `ApproximateUniqueCombineFn`."""
+
+        def __init__(self, *, error: float = 0.05) -> None:
+            super().__init__(ApproximateUniqueCombineFn(error=error))
+
+        def default_label(self) -> str:
+            """``ApproximateUnique.PerKey``."""
+            return type(self).__qualname__
+
+
+class ApproximateQuantiles(CombinerFamily):
+    """About the numbers that divide all into equal parts.  Needs ``pip install dataflow-sdk[sketches]``."""
+
+    class Globally(CombineGlobally[list[float]]):
+        """Of all elements of each window; see `CombineGlobally`, and `ApproximateQuantilesCombineFn`."""
+
+        def __init__(self, num_quantiles: int) -> None:
+            super().__init__(ApproximateQuantilesCombineFn(num_quantiles))
+
+        def default_label(self) -> str:
+            """``ApproximateQuantiles.Globally``."""
+            return type(self).__qualname__
+
+    class PerKey(CombinePerKey[list[float]]):
+        """Of the values of each key and window; see `CombinePerKey`, and `ApproximateQuantilesCombineFn`."""
+
+        def __init__(self, num_quantiles: int) -> None:
+            super().__init__(ApproximateQuantilesCombineFn(num_quantiles))
+
+        def default_label(self) -> str:
+            """``ApproximateQuantiles.PerKey``."""
+            return type(self).__qualname__
+
+
+class Top(CombinerFamily):
+    """The greatest elements, in a list, the greatest first; see `TopCombineFn` for what is done with equal ones."""
+
+    class Of(CombineGlobally[list[Any]]):
+        """Of all elements of each window; see `CombineGlobally`.
+
+        Args:
+            n: how many.
+            key: what they are compared by; by themselves if not given.
+            reverse: the least ones, the least first.
+
+        Raises:
+            PipelineError: ``n`` is not a positive integer, or ``key`` no function.
+        """
+
+        def __init__(
+            self, n: int, key: Callable[[Any], Any] | None = None, *, reverse: bool = False
+        ) -> None:
+            super().__init__(TopCombineFn(n, key=key, reverse=reverse))
+
+        def default_label(self) -> str:
+            """``Top.Of(n)``."""
+            return _sized(self, self._combine_fn)
+
+    class PerKey(CombinePerKey[list[Any]]):
+        """Of the values of each key and window; see `CombinePerKey`.
+
+        Args:
+            n: how many.
+            key: what they are compared by; by themselves if not given.
+            reverse: the least ones, the least first.
+
+        Raises:
+            PipelineError: ``n`` is not a positive integer, or ``key`` no function.
+        """
+
+        def __init__(
+            self, n: int, key: Callable[[Any], Any] | None = None, *, reverse: bool = False
+        ) -> None:
+            super().__init__(TopCombineFn(n, key=key, reverse=reverse))
+
+        def default_label(self) -> str:
+            """``Top.PerKey(n)``."""
+            return _sized(self, self._combine_fn)
+
+    class Largest(Of):
+        """The ``n`` greatest of all elements of each window."""
+
+        def __init__(self, n: int) -> None:
+            super().__init__(n)
+
+    class Smallest(Of):
+        """The ``n`` least of all elements of each window."""
+
+        def __init__(self, n: int) -> None:
+            super().__init__(n, reverse=True)
+
+    class LargestPerKey(PerKey):
+        """The ``n`` greatest values of each key and window."""
+
+        def __init__(self, n: int) -> None:
+            super().__init__(n)
+
+    class SmallestPerKey(PerKey):
+        """The ``n`` least values of each key and window."""
+
+        def __init__(self, n: int) -> None:
+            super().__init__(n, reverse=True)
+
+
+class Sample(CombinerFamily):
+    """A sample of elements, in a list; all of them where there are not more.
+
+    The same elements with the same event times give the same sample in every run, after every retry, and in any order
+    (`SampleCombineFn`); another ``seed`` gives another one.  Elements that are equal, at the same time too, are chosen
+    together.
+    """
+
+    class FixedSizeGlobally(PTransform[PCollection[Any], PCollection[list[Any]]]):
+        """Of all elements of each window; an empty list of none, as `CombineGlobally`.
+
+        Args:
+            n: how many.
+            seed: gives another sample.
+
+        Raises:
+            PipelineError: ``n`` is not a positive integer, or ``seed`` no integer.
+        """
+
+        def __init__(self, n: int, *, seed: int = 0) -> None:
+            self._combine = CombineGlobally(SampleCombineFn(n, seed=seed))
+
+        def default_label(self) -> str:
+            """``Sample.FixedSizeGlobally``."""
+            return type(self).__qualname__
+
+        def without_defaults(self) -> Self:
+            """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
+            return changed(self, _combine=self._combine.without_defaults())
+
+        def expand(self, pcoll: PCollection[Any]) -> PCollection[list[Any]]:
+            """Tell equal elements apart by their event times, and choose."""
+            return (
+                pcoll | "times" >> Map(timed) | "sample" >> self._combine | "values" >> Map(untimed)
+            )
+
+    class FixedSizePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+        """Of the values of each key and window.
+
+        Args:
+            n: how many.
+            seed: gives another sample.
+
+        Raises:
+            PipelineError: ``n`` is not a positive integer, or ``seed`` no integer.
+        """
+
+        def __init__(self, n: int, *, seed: int = 0) -> None:
+            self._combine_fn = SampleCombineFn(n, seed=seed)
+
+        def default_label(self) -> str:
+            """``Sample.FixedSizePerKey``."""
+            return type(self).__qualname__
+
+        def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, list[Any]]]:
+            """Tell equal values apart by their event times, and choose."""
+            return (
+                pcoll
+                | "times" >> Map(timed_value)
+                | "sample" >> CombinePerKey(self._combine_fn)
+                | "values" >> Map(untimed_values)
+            )
+
+
+class Latest(CombinerFamily):
+    """The element with the latest event time; of several see `LatestCombineFn`."""
+
+    class Globally(PTransform[PCollection[Any], PCollection[Any]]):
+        """Of all elements of each window; None of none, as `CombineGlobally`."""
+
+        def __init__(self) -> None:
+            self._combine = CombineGlobally(LatestCombineFn())
+
+        def default_label(self) -> str:
+            """``Latest.Globally``."""
+            return type(self).__qualname__
+
+        def without_defaults(self) -> Self:
+            """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
+            return changed(self, _combine=self._combine.without_defaults())
+
+        def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+            """Put the event times beside the elements, and choose."""
+            return pcoll | "times" >> Map(timed) | "latest" >> self._combine
+
+    class PerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+        """Of the values of each key and window."""
+
+        def default_label(self) -> str:
+            """``Latest.PerKey``."""
+            return type(self).__qualname__
+
+        def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
+            """Put the event times beside the values, and choose."""
+            return (
+                pcoll | "times" >> Map(timed_value) | "latest" >> CombinePerKey(LatestCombineFn())
+            )
+
+
+def _as_key(element: Any) -> tuple[Any, None]:
+    return element, None
+
+
+def _sized(transform: object, combine_fn: CombineFn) -> str:
+    assert isinstance(combine_fn, TopCombineFn)
+    return f"{type(transform).__qualname__}({combine_fn.size})"
