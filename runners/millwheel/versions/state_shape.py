@@ -31,6 +31,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _STATE = "state "
 #: Parts that the descriptions of jobs of older versions do not have.
 _NOTED_SINCE = ("input name", "accumulator", "columns", "combined by")
+#: How earlier versions described what has another name now, and the same state.
+_RENAMED = {"_RetractableTupleCombineFn": "TupleCombineFn"}
 #: The name of an input that has none.
 _NO_NAME = "None"
 
@@ -63,7 +65,8 @@ class StateShape:
     def decoded(cls, text: str) -> "StateShape":
         """The inverse of `encoded`."""
         found = json.loads(text)
-        return cls(found["parts"], tuple(found["senders"]), found.get("tables", {}))
+        parts = {name: _RENAMED.get(part, part) for name, part in found["parts"].items()}
+        return cls(parts, tuple(found["senders"]), found.get("tables", {}))
 
     def unreadable(self, new: "StateShape") -> list[str]:
         """Why code of shape ``new`` cannot read this state; empty if it can.

@@ -697,3 +697,16 @@ def test_a_finished_job_has_no_new_version() -> None:
     store.finish_job("job")
     with pytest.raises(UpdateRefusedError, match="is finished"):
         opened(grouped("other"), store, Update())
+
+
+def test_a_function_that_was_renamed_reads_the_state_of_before() -> None:
+    """The shape of a stored job has the name that a tuple of functions had, where all of them can retract."""
+    p = df.Pipeline()
+    pairs = p | df.Create([("a", (1, 2))])
+    both = df.TupleCombineFn(df.SumCombineFn(), df.CountCombineFn())
+    pairs | "both" >> df.CombinePerKey(both)
+    new = state_shapes(plan(p.graph()))["both"]
+    old = new.encoded().replace('"TupleCombineFn"', '"_RetractableTupleCombineFn"')
+
+    assert old != new.encoded()
+    assert StateShape.decoded(old).unreadable(new) == []
