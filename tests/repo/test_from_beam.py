@@ -1,0 +1,53 @@
+"""The table of Beam's names says what is here: what it calls the same exists, and what it calls absent does not."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dataflow as df
+import dataflow.testing
+
+TABLE = Path(__file__).parents[2] / "docs" / "from-beam.md"
+_NAME = re.compile(r"`([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)?)[`(]")
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """The first two columns of each row."""
+    for line in TABLE.read_text().splitlines():
+        columns = [each.strip() for each in re.split(r"(?<!\\)\|", line)]
+        if line.startswith("|") and len(columns) > 3 and columns[1] not in ("Beam", "---"):
+            yield columns[1], columns[2]
+
+
+def is_here(name: str) -> bool:
+    first, _, inner = name.partition(".")
+    owners = [each for each in (df, dataflow.testing) if hasattr(each, first)]
+    if not owners:
+        return any(hasattr(each, name) for each in (df.PTransform, df.PCollection, df.DoFn))
+    return not inner or hasattr(getattr(owners[0], first), inner)
+
+
+NAMES = [(name, here) for beam, here in rows() for name in _NAME.findall(beam)]
+
+
+@pytest.mark.parametrize("name", [name for name, here in NAMES if here == "the same"])
+def test_what_is_the_same_is_here(name: str) -> None:
+    assert is_here(name) or is_here(f"DoFn.{name}")
+
+
+@pytest.mark.parametrize("name", [name for name, here in NAMES if here == "absent"])
+def test_what_is_absent_is_not_here(name: str) -> None:
+    assert not is_here(name)
+
+
+@pytest.mark.parametrize(
+    "name", [name for _, here in rows() for name in _NAME.findall(here) if here != "the same"]
+)
+def test_what_it_is_called_here_is_here(name: str) -> None:
+    assert is_here(name) or hasattr(df.TimestampCombiner, name)
+
+
+def test_there_are_many() -> None:
+    assert len(NAMES) > 80
