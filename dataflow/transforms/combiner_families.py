@@ -22,35 +22,29 @@ from dataflow.transforms.par_do import Map
 from dataflow.transforms.timed import timed, timed_value, untimed, untimed_values
 
 
+class _LabelledByName:
+    def default_label(self) -> str:
+        """The name of the transform with that of its family, such as ``Count.Globally``."""
+        return type(self).__qualname__
+
+
 class Count(CombinerFamily):
     """How many elements; 0 of none.  Retractions are exact."""
 
-    class Globally(CombineGlobally[int]):
+    class Globally(_LabelledByName, CombineGlobally[int]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(CountCombineFn())
 
-        def default_label(self) -> str:
-            """``Count.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[int]):
+    class PerKey(_LabelledByName, CombinePerKey[int]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(CountCombineFn())
 
-        def default_label(self) -> str:
-            """``Count.PerKey``."""
-            return type(self).__qualname__
-
-    class PerElement(PTransform[PCollection[Any], PCollection[tuple[Any, int]]]):
+    class PerElement(_LabelledByName, PTransform[PCollection[Any], PCollection[tuple[Any, int]]]):
         """``(element, how often it is there)`` for each distinct element and window; elements are keys."""
-
-        def default_label(self) -> str:
-            """``Count.PerElement``."""
-            return type(self).__qualname__
 
         def expand(self, pcoll: PCollection[Any]) -> PCollection[tuple[Any, int]]:
             """Make keys of elements, and count these."""
@@ -60,223 +54,151 @@ class Count(CombinerFamily):
 class Sum(CombinerFamily):
     """The sum of numbers; 0 of none.  A retraction is exact where subtraction is: see `SumCombineFn`."""
 
-    class Globally(CombineGlobally[Any]):
+    class Globally(_LabelledByName, CombineGlobally[Any]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(SumCombineFn())
 
-        def default_label(self) -> str:
-            """``Sum.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[Any]):
+    class PerKey(_LabelledByName, CombinePerKey[Any]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(SumCombineFn())
-
-        def default_label(self) -> str:
-            """``Sum.PerKey``."""
-            return type(self).__qualname__
 
 
 class Mean(CombinerFamily):
     """The arithmetic mean of numbers; NaN of none.  A retraction is exact where subtraction is: see `SumCombineFn`."""
 
-    class Globally(CombineGlobally[float]):
+    class Globally(_LabelledByName, CombineGlobally[float]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(MeanCombineFn())
 
-        def default_label(self) -> str:
-            """``Mean.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[float]):
+    class PerKey(_LabelledByName, CombinePerKey[float]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(MeanCombineFn())
-
-        def default_label(self) -> str:
-            """``Mean.PerKey``."""
-            return type(self).__qualname__
 
 
 class Min(CombinerFamily):
     """The least element; nothing of none.  Where elements may be retracted, all are kept."""
 
-    class Globally(CombineGlobally[Any]):
+    class Globally(_LabelledByName, CombineGlobally[Any]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(min)
 
-        def default_label(self) -> str:
-            """``Min.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[Any]):
+    class PerKey(_LabelledByName, CombinePerKey[Any]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(min)
-
-        def default_label(self) -> str:
-            """``Min.PerKey``."""
-            return type(self).__qualname__
 
 
 class Max(CombinerFamily):
     """The greatest element; nothing of none.  Where elements may be retracted, all are kept."""
 
-    class Globally(CombineGlobally[Any]):
+    class Globally(_LabelledByName, CombineGlobally[Any]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(max)
 
-        def default_label(self) -> str:
-            """``Max.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[Any]):
+    class PerKey(_LabelledByName, CombinePerKey[Any]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(max)
-
-        def default_label(self) -> str:
-            """``Max.PerKey``."""
-            return type(self).__qualname__
 
 
 class ToList(CombinerFamily):
     """All elements in a list, whose order means nothing."""
 
-    class Globally(CombineGlobally[list[Any]]):
+    class Globally(_LabelledByName, CombineGlobally[list[Any]]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(ToListCombineFn())
 
-        def default_label(self) -> str:
-            """``ToList.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[list[Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[list[Any]]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(ToListCombineFn())
-
-        def default_label(self) -> str:
-            """``ToList.PerKey``."""
-            return type(self).__qualname__
 
 
 class ToSet(CombinerFamily):
     """The distinct elements in a set; they must be hashable."""
 
-    class Globally(CombineGlobally[set[Any]]):
+    class Globally(_LabelledByName, CombineGlobally[set[Any]]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(ToSetCombineFn())
 
-        def default_label(self) -> str:
-            """``ToSet.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[set[Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[set[Any]]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(ToSetCombineFn())
-
-        def default_label(self) -> str:
-            """``ToSet.PerKey``."""
-            return type(self).__qualname__
 
 
 class ToDict(CombinerFamily):
     """Elements ``(key, value)`` in a dict; of several values of one key see `ToDictCombineFn`."""
 
-    class Globally(CombineGlobally[dict[Any, Any]]):
+    class Globally(_LabelledByName, CombineGlobally[dict[Any, Any]]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(ToDictCombineFn())
 
-        def default_label(self) -> str:
-            """``ToDict.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[dict[Any, Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[dict[Any, Any]]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(ToDictCombineFn())
 
-        def default_label(self) -> str:
-            """``ToDict.PerKey``."""
-            return type(self).__qualname__
-
 
 class ApproximateUnique(CombinerFamily):
     """About how many distinct elements; 0 of none.  Needs ``pip install dataflow-sdk[sketches]``."""
 
-    class Globally(CombineGlobally[int]):
+    class Globally(_LabelledByName, CombineGlobally[int]):
         """Of all elements of each window; see `CombineGlobally`, and for ``error`` `ApproximateUniqueCombineFn`."""
 
         def __init__(self, *, error: float = 0.05) -> None:
             super().__init__(ApproximateUniqueCombineFn(error=error))
 
-        def default_label(self) -> str:
-            """``ApproximateUnique.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[int]):
+    class PerKey(_LabelledByName, CombinePerKey[int]):
         """Of the values of each key and window; see `CombinePerKey`, and for ``error`` `ApproximateUniqueCombineFn`."""
 
         def __init__(self, *, error: float = 0.05) -> None:
             super().__init__(ApproximateUniqueCombineFn(error=error))
 
-        def default_label(self) -> str:
-            """``ApproximateUnique.PerKey``."""
-            return type(self).__qualname__
-
 
 class ApproximateQuantiles(CombinerFamily):
     """About the numbers that divide all into equal parts.  Needs ``pip install dataflow-sdk[sketches]``."""
 
-    class Globally(CombineGlobally[list[float]]):
+    class Globally(_LabelledByName, CombineGlobally[list[float]]):
         """Of all elements of each window; see `CombineGlobally`, and `ApproximateQuantilesCombineFn`."""
 
         def __init__(self, num_quantiles: int) -> None:
             super().__init__(ApproximateQuantilesCombineFn(num_quantiles))
 
-        def default_label(self) -> str:
-            """``ApproximateQuantiles.Globally``."""
-            return type(self).__qualname__
-
-    class PerKey(CombinePerKey[list[float]]):
+    class PerKey(_LabelledByName, CombinePerKey[list[float]]):
         """Of the values of each key and window; see `CombinePerKey`, and `ApproximateQuantilesCombineFn`."""
 
         def __init__(self, num_quantiles: int) -> None:
             super().__init__(ApproximateQuantilesCombineFn(num_quantiles))
 
-        def default_label(self) -> str:
-            """``ApproximateQuantiles.PerKey``."""
-            return type(self).__qualname__
-
 
 class Top(CombinerFamily):
     """The greatest elements, in a list, the greatest first; see `TopCombineFn` for what is done with equal ones."""
 
-    class Of(CombineGlobally[list[Any]]):
+    class Of(_LabelledByName, CombineGlobally[list[Any]]):
         """Of all elements of each window; see `CombineGlobally`.
 
         Args:
@@ -297,7 +219,7 @@ class Top(CombinerFamily):
             """``Top.Of(n)``."""
             return _sized(self, self._combine_fn)
 
-    class PerKey(CombinePerKey[list[Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[list[Any]]):
         """Of the values of each key and window; see `CombinePerKey`.
 
         Args:
@@ -351,7 +273,7 @@ class Sample(CombinerFamily):
     together.
     """
 
-    class FixedSizeGlobally(PTransform[PCollection[Any], PCollection[list[Any]]]):
+    class FixedSizeGlobally(_LabelledByName, PTransform[PCollection[Any], PCollection[list[Any]]]):
         """Of all elements of each window; an empty list of none, as `CombineGlobally`.
 
         Args:
@@ -365,10 +287,6 @@ class Sample(CombinerFamily):
         def __init__(self, n: int, *, seed: int = 0) -> None:
             self._combine = CombineGlobally(SampleCombineFn(n, seed=seed))
 
-        def default_label(self) -> str:
-            """``Sample.FixedSizeGlobally``."""
-            return type(self).__qualname__
-
         def without_defaults(self) -> Self:
             """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
             return changed(self, _combine=self._combine.without_defaults())
@@ -379,7 +297,9 @@ class Sample(CombinerFamily):
                 pcoll | "times" >> Map(timed) | "sample" >> self._combine | "values" >> Map(untimed)
             )
 
-    class FixedSizePerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+    class FixedSizePerKey(
+        _LabelledByName, PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]
+    ):
         """Of the values of each key and window.
 
         Args:
@@ -392,10 +312,6 @@ class Sample(CombinerFamily):
 
         def __init__(self, n: int, *, seed: int = 0) -> None:
             self._combine_fn = SampleCombineFn(n, seed=seed)
-
-        def default_label(self) -> str:
-            """``Sample.FixedSizePerKey``."""
-            return type(self).__qualname__
 
         def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, list[Any]]]:
             """Tell equal values apart by their event times, and choose."""
@@ -410,15 +326,11 @@ class Sample(CombinerFamily):
 class Latest(CombinerFamily):
     """The element with the latest event time; of several see `LatestCombineFn`."""
 
-    class Globally(PTransform[PCollection[Any], PCollection[Any]]):
+    class Globally(_LabelledByName, PTransform[PCollection[Any], PCollection[Any]]):
         """Of all elements of each window; None of none, as `CombineGlobally`."""
 
         def __init__(self) -> None:
             self._combine = CombineGlobally(LatestCombineFn())
-
-        def default_label(self) -> str:
-            """``Latest.Globally``."""
-            return type(self).__qualname__
 
         def without_defaults(self) -> Self:
             """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
@@ -428,12 +340,10 @@ class Latest(CombinerFamily):
             """Put the event times beside the elements, and choose."""
             return pcoll | "times" >> Map(timed) | "latest" >> self._combine
 
-    class PerKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+    class PerKey(
+        _LabelledByName, PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]
+    ):
         """Of the values of each key and window."""
-
-        def default_label(self) -> str:
-            """``Latest.PerKey``."""
-            return type(self).__qualname__
 
         def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
             """Put the event times beside the values, and choose."""
