@@ -20,6 +20,12 @@ JOB = "keys"
 TABLE = "sizes"
 #: Every key is visited so often: the first visit makes its state, the next one has to find it.
 ROUNDS = 2
+#: The default trigger fires then too; but its windows are buffered in the journal until they do, and have no cells.
+IN_CELLS = df.WindowInto(
+    df.GlobalWindows(),
+    trigger=df.AfterWatermark(),
+    accumulation_mode=df.AccumulationMode.DISCARDING,
+)
 _LOOK_INTERVAL_S = 0.25
 #: Of everything that the job keeps: state, journal, productions; not of the rows that are its answer.
 _STORE_BYTES = """
@@ -96,6 +102,7 @@ def run(task: Task) -> None:
     (
         pipeline
         | "read" >> df.Read(source)
+        | "in cells" >> IN_CELLS
         | "buffer" >> df.GroupByKey()
         | "size" >> df.Map(size_row)
         | df.WriteToPostgres(TABLE, columns={"key": int, "count": int, "bytes": int})

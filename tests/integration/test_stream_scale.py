@@ -38,8 +38,7 @@ def test_many_keys_behind_a_small_cache(tmp_path: Path) -> None:
 
     # Two workers with a grouping each.
     assert 0 < run["cache_bytes"] <= 2 << 20
-    # Values that are one letter again and again: Postgres compresses them in the journal, not in cells.
-    assert run["store_bytes"] > 8_000 * 100
+    assert run["store_bytes"] > 8_000 * 500
     assert run["evictions"] > 0
     assert run["worker_bytes"] > 50e6
 
