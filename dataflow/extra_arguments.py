@@ -113,7 +113,7 @@ class _Followed:
 
     @property
     def __signature__(self) -> inspect.Signature | None:
-        """What is still to be given; for `inspect.signature`."""
+        """The signature without the arguments that are given already, for `inspect.signature`."""
         if self._signature is None:
             return None
         first, *others = self._signature.parameters.values()

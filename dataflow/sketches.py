@@ -69,7 +69,7 @@ class _SketchCombineFn(CombineFn):
         return self._cut((sketches[0] if sketches else b"", items))
 
     def extract_output(self, accumulator: _Accumulator) -> Any:
-        """What the sketch estimates."""
+        """The estimate of the sketch."""
         sketch, items = accumulator
         if not sketch and not items:
             return self._of_nothing()
@@ -85,7 +85,7 @@ class _SketchCombineFn(CombineFn):
 
     @abstractmethod
     def _item(self, value: Any) -> Any:
-        """What the sketch is given for a value."""
+        """The item that stands for a value in the sketch."""
 
     @abstractmethod
     def _sketch(self, sketches: Sequence[bytes], items: Sequence[Any]) -> bytes:

@@ -113,7 +113,7 @@ def _changes_of(fields: list[Any]) -> Changes:
 
 
 def encode_whole(entry: Whole) -> bytes:
-    """What replaces all earlier partials that a range buffers, as an entry."""
+    """The entry that makes all earlier partials of a range void."""
     return frame(WHOLE, list(map(columns_fields, entry.parts)))
 
 

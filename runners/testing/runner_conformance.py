@@ -1,4 +1,4 @@
-"""What every runner must make of each construct of the SDK: small programs with what they emit.
+"""Runner conformance: small programs, one for each construct of the SDK, with what every runner must emit.
 
 `PROGRAMS` is the list, and `check_runner` runs all of them in one pipeline on a runner, ours or another's::
 

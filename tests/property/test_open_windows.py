@@ -41,6 +41,7 @@ from tests.property.test_columns import (
 )
 from triggers.default_trigger import DefaultTrigger
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window import Window
 
 Open = Callable[[GroupingStage], OpenWindows]
 DISCARDING = df.AccumulationMode.DISCARDING
@@ -472,7 +473,7 @@ def test_what_is_in_cells_and_what_is_buffered_are_kept_apart() -> None:
 
 @pytest.mark.parametrize("spills", [False, True])
 def test_rows_of_one_end_fire_in_several_steps(*, spills: bool) -> None:
-    """What has fired is gone from what is kept, as a cell would be, and does not fire again."""
+    """A key that has fired is gone from what is kept, as a cell would be, and does not fire again."""
     run = Run(aggregation(df.FixedWindows(10), ["user"], [("value", sum)]), for_stream, most=2)
     events = [Event(user, is_test=True, shard=0, value=1, price=0.0) for user in "abcde"]
     run.take(([(event, SECOND_US) for event in events], 0), as_columns=False)
@@ -506,3 +507,16 @@ def test_a_key_that_has_fired_is_gone_from_what_is_restored() -> None:
     kept.windows.restore(Changes([(cell_id, None) for cell_id in step.effects.touched], []))
 
     assert kept.advance(10 * SECOND_US) == run.advance(10 * SECOND_US) != first
+
+
+def test_what_is_noted_of_rows_is_as_they_came_although_they_are_merged() -> None:
+    """Lists are merged in place; the entry of a journal is made of the rows afterwards."""
+    run = Run(
+        lambda events: events | df.Map(lambda each: (each.user, 1)) | df.GroupByKey(), for_stream
+    )
+    window = Window(0, 10 * SECOND_US)
+    rows: list[Any] = [("a", window, [number], 1) for number in range(5)]
+    step = run.windows.take([Arrival(rows, "owner", None)], run._clocks)
+
+    entry: Any = step.noted[0].entry
+    assert [accumulator for _, _, accumulator, _ in entry] == [[number] for number in range(5)]

@@ -12,6 +12,7 @@ ADR 0025, ADR 0056.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import chain
 from typing import Any
 
@@ -82,9 +83,12 @@ class Buffered(StreamCells):
                 kept, rest = self._parted(arrival.owner, part, fired_us)
                 others.extend(rest)
                 if len(kept):
-                    self._of(arrival.owner).hold(kept, int(len(kept) * size))
                     received = arrival.received if kept is arrival.partials else None
                     noted.append(Noted(arrival.owner, kept, received))
+                    if received is None and not isinstance(kept, PartialColumns):
+                        # Merging changes rows, and an entry that has no bytes yet is made of them later.
+                        kept = deepcopy(kept)
+                    self._of(arrival.owner).hold(kept, int(len(kept) * size))
         return noted, others
 
     def _parted(
