@@ -51,4 +51,8 @@ if ! PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 \
   echo "What to do: look at the lines above; if it was the network, run make again." >&2
   exit 1
 fi
+echo "  having Java load Spark once, so that it starts sooner from now on"
+# Nothing needs it, so a machine that has no room for it goes on without.
+"$venv/bin/python" -m runners.spark.class_archive >>"$log" 2>&1 ||
+  echo "  that failed, and Spark will start some seconds later each time; $log has the reason"
 echo "$venv is ready."

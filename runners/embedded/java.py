@@ -24,6 +24,8 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
+import attrs
+
 from runners.embedded.places import state_dir, write_executable
 from runners.errors import EmbeddedServiceError
 
@@ -49,6 +51,14 @@ _UNWANTED_SINCE_24 = (*_UNWANTED, "--add-opens=java.base/sun.security.action=ALL
 _EXEC_LINE = re.compile(r"^exec (.+) \"\$@\"$", re.MULTILINE)
 
 
+@attrs.frozen
+class Java:
+    """A Java: its program, and its version up to the first dot."""
+
+    program: Path
+    major: int
+
+
 def ensure_java_home() -> Path:
     """Return a directory to use as `JAVA_HOME`: its `bin/java` starts Java 17 or newer.
 
@@ -59,10 +69,19 @@ def ensure_java_home() -> Path:
     Raises:
         EmbeddedServiceError: no suitable Java was found, or the launcher cannot be written.
     """
+    return _launcher_home(find_java())
+
+
+def find_java() -> Java:
+    """Return the Java that Spark is run on; see the module for the order.
+
+    Raises:
+        EmbeddedServiceError: no suitable one was found.
+    """
     refused: list[str] = []
     for origin, java in _candidates():
         try:
-            return _launcher_home(java, major=_suitable_major(java))
+            return Java(java, _suitable_major(java))
         except _UnsuitableError as reason:
             refused.append(f"{origin} ({java}): {reason}")
     raise EmbeddedServiceError(
@@ -144,9 +163,10 @@ def _launchers_dir() -> Path:
     return state_dir() / "java"
 
 
-def _launcher_home(java: Path, *, major: int) -> Path:
-    unwanted = _UNWANTED_SINCE_24 if major >= 24 else _UNWANTED
-    text = _LAUNCHER.format(unwanted="|".join(unwanted), java=shlex.quote(str(java.absolute())))
+def _launcher_home(java: Java) -> Path:
+    unwanted = _UNWANTED_SINCE_24 if java.major >= 24 else _UNWANTED
+    program = shlex.quote(str(java.program.absolute()))
+    text = _LAUNCHER.format(unwanted="|".join(unwanted), java=program)
     home = _launchers_dir() / sha256(text.encode()).hexdigest()[:16]
     launcher = home / "bin" / "java"
     if not (launcher.is_file() and launcher.read_text(encoding="utf-8") == text):

@@ -24,11 +24,15 @@ from pyspark.errors import PySparkException
 
 from runners.embedded.java import ensure_java_home
 from runners.errors import EmbeddedServiceError
+from runners.spark.class_archive import archive_options
 
 LOCAL_MASTER = "local[*,4]"
 """All cores of this machine; four attempts a task, as plain `local[*]` gives only one."""
 
-_JVM_EXIT_TIMEOUT_S = 10
+#: The setting with the options of the Java that the context is in.
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_JVM_EXIT_TIMEOUT_S = 10.0
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties").as_uri()
 
 _SETTINGS = {
@@ -88,8 +92,8 @@ def spark_context(
         active = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to ask
         if active is not None:
             return _reused(active, master, wanted)
-        atexit.unregister(_shut_down)
-        atexit.register(_shut_down)  # once, and before the services that were started earlier
+        atexit.unregister(shut_down)
+        atexit.register(shut_down)  # once, and before the services that were started earlier
         with _environment(master, wanted):
             context = _start(app_name, master, wanted)
         _started = _Started(context=context, master=master, settings=wanted)
@@ -101,15 +105,23 @@ def local_master(workers: int) -> str:
     return LOCAL_MASTER if workers <= (os.cpu_count() or 1) else f"local[{workers},4]"
 
 
+def java_options(master: str) -> str:
+    """Options of the Java that a context is in, unless a setting replaces them.
+
+    Args:
+        master: of Spark.
+    """
+    options = [f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION}"]
+    return " ".join([*options, _COMPILER] if _is_in_driver(master) else options)
+
+
 def _settings(master: str, driver_memory: str, more: Mapping[str, str]) -> dict[str, str]:
-    java_options = [f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION}"]
-    java_options += [_COMPILER] * _is_in_driver(master)
     return {
         **_SETTINGS,
         **(_LOCAL_SETTINGS if _is_local(master) else {}),
         **(_FORK_SETTINGS if _is_in_driver(master) else {}),
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(java_options),
+        JAVA_OPTIONS: java_options(master),
         **more,
     }
 
@@ -142,6 +154,9 @@ def _reused(active: SparkContext, master: str, wanted: Mapping[str, str]) -> Spa
 
 def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkContext:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    if _is_in_driver(master):
+        # Ours are first: of two options Java follows the last.
+        conf.set(JAVA_OPTIONS, " ".join([*archive_options(), settings[JAVA_OPTIONS]]))
     try:
         return SparkContext(master=master, appName=app_name, conf=conf)
     except (PySparkException, Py4JJavaError, OSError) as error:
@@ -183,8 +198,12 @@ def _executors_python(master: str, settings: Mapping[str, str]) -> str:
     return given or sys.executable
 
 
-def _shut_down() -> None:
-    """Stop what we started and wait for Java to end, which it would do only after us."""
+def shut_down(exit_timeout_s: float = _JVM_EXIT_TIMEOUT_S) -> None:
+    """Stop what was started here, and wait for Java to end, which it would do only after this process.
+
+    Args:
+        exit_timeout_s: how long to wait for Java, in seconds.
+    """
     if _started is not None:
         _started.context.stop()
     gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to ask
@@ -195,4 +214,4 @@ def _shut_down() -> None:
     gateway._gateway_client.is_connected = False  # noqa: SLF001 - there is no public way to ask
     java.stdin.close()  # what Java waits for
     with contextlib.suppress(subprocess.TimeoutExpired):
-        java.wait(timeout=_JVM_EXIT_TIMEOUT_S)
+        java.wait(timeout=exit_timeout_s)
