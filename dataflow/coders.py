@@ -5,15 +5,15 @@ Of keys that are one key (``1``, ``1.0``, ``True``; see `dataflow.canonical_keys
 grouping in memory and routing by bytes agree.
 """
 
-from datetime import date, datetime
 from hashlib import blake2b
 from typing import Any
 
 import cbor2
 
-from dataflow.canonical_keys import canonical_key, refusal
+from dataflow.canonical_keys import canonical_key, key_text, refusal
 from dataflow.errors import KeyEncodingError
-from windowing.timestamps import to_datetime, to_timestamp_us
+from dataflow.key_forms import encoded_form, key_of_form
+from dataflow.typed_keys import TypedKey
 
 #: A store finds state by key, and no entry of a Postgres index has more than 2,704 bytes.
 KEY_BYTES_MAX = 2_000
@@ -38,48 +38,28 @@ def encode_key(key: Any) -> bytes:
         elif type(key) is bytes:
             encoded = cbor2.dumps(key)
         else:
-            encoded = cbor2.dumps(_tagged(canonical_key(key)), canonical=True)
+            canonical = canonical_key(key)
+            encoded = canonical.encoded if type(canonical) is TypedKey else encoded_form(canonical)
     except UnicodeEncodeError:
         raise refusal(key, "it contains a lone surrogate and so is not Unicode text") from None
     if len(encoded) > KEY_BYTES_MAX:
         raise KeyEncodingError(
             f"a key of {len(encoded):,} bytes is too long",
-            detail=f"it may have {KEY_BYTES_MAX:,}; it begins with {repr(key)[:80]}",
+            detail=f"it may have {KEY_BYTES_MAX:,}; it begins with {key_text(key)[:80]}",
             hint="put what is long into the value, and use its hash as the key, e.g. hashlib.sha256",
         )
     return encoded
 
 
 def decode_key(encoded: bytes) -> Any:
-    """The canonical key of the one that was encoded."""
-    return _restored(cbor2.loads(encoded))
+    """The canonical key of the one that was encoded, as the core holds it (`dataflow.typed_keys`).
+
+    Raises:
+        PipelineError: it is of a class that is not there.
+    """
+    return key_of_form(encoded)
 
 
 def hash_key(encoded: bytes) -> int:
     """Unsigned 64-bit hash of an encoded key; decides which key range owns it, so it never changes between releases."""
     return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big")
-
-
-# Tags of our own inside a two-element array; a plain tuple is tagged too, so the two cannot be confused.
-_TUPLE, _DATETIME, _DATE = 0, 1, 2
-
-
-def _tagged(part: Any) -> Any:
-    """Make a canonical key, or a part of one, a value that CBOR encodes: tuples and times become tagged lists."""
-    kind = type(part)
-    if kind is tuple:
-        return [_TUPLE, [_tagged(item) for item in part]]
-    if kind is datetime:
-        return [_DATETIME, to_timestamp_us(part)]
-    return [_DATE, part.toordinal()] if kind is date else part
-
-
-def _restored(part: Any) -> Any:
-    if not isinstance(part, list):
-        return part
-    tag, body = part
-    if tag == _TUPLE:
-        return tuple(_restored(item) for item in body)
-    if tag == _DATE:
-        return date.fromordinal(body)
-    return to_datetime(body)

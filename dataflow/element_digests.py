@@ -16,8 +16,10 @@ from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+from dataflow.canonical_keys import canonical_key
 from dataflow.coders import encode_key
 from dataflow.errors import KeyEncodingError
+from dataflow.typed_keys import TypedKey
 
 _DIGEST_BYTES = 8
 #: Of `object.__reduce_ex__`: the newest that gives plain values only.
@@ -42,7 +44,9 @@ def element_digest(element: Any, seed: int = 0) -> int:
 
 def _encoded(element: Any) -> bytes:
     try:
-        return b"k" + encode_key(element)
+        # A key of a class counts here as what it is made of: a named tuple equals a plain one.
+        if type(canonical_key(element)) is not TypedKey:
+            return b"k" + encode_key(element)
     except (KeyEncodingError, ValueError):
         pass  # ValueError: of an integer of so many digits that Python does not print it
     # What is too long for a key, or no text in Unicode; and subclasses, which equal what they are made of.

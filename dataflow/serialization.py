@@ -81,6 +81,24 @@ def written_as(tag: str, kind: type, fields: Callable[[Any], tuple[Any, ...]]) -
     _reducers[kind] = lambda value: (tagged, (tag, *fields(value)))
 
 
+def tag_of(kind: type) -> str | None:
+    """The tag of a class of this package whose instances are its fields; None if it has none.
+
+    Args:
+        kind: the class.
+    """
+    return next((tag for tag, made in _makers.items() if made is kind), None)
+
+
+def class_of_tag(tag: str) -> Any:
+    """The inverse of `tag_of`.
+
+    Raises:
+        KeyError: no class has this tag.
+    """
+    return _makers[tag]
+
+
 def dumps_code(value: Any, what: str) -> bytes:
     """Bytes of ``value``, which may contain functions and classes that exist only here.
 

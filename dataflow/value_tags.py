@@ -21,9 +21,11 @@ from dataflow.computations.folder_reader import FolderPosition
 from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
+from dataflow.key_forms import key_of_form
 from dataflow.serialization import read_as, written_as
 from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
+from dataflow.typed_keys import TypedKey
 from triggers.after_watermark import Phases
 from triggers.parts import Fired
 from triggers.repeatedly import Finished
@@ -106,6 +108,12 @@ def _enum_fields(value: Enum) -> tuple[Any, ...]:
     return (value.value,)
 
 
+def _encoded_of(key: TypedKey) -> tuple[Any, ...]:
+    return (key.encoded,)
+
+
+written_as("key", TypedKey, _encoded_of)
+read_as("key", key_of_form)
 tag_tuples(TUPLES)
 tag_attrs(ATTRS)
 tag_enums(ENUMS)

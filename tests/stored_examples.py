@@ -7,15 +7,20 @@ with a reader of the old one; docs/stored-format.md says how.
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+from http import HTTPMethod
 from pathlib import Path
+from re import RegexFlag
 from typing import Any
+from uuid import UUID
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 import dataflow as df
+from dataflow.canonical_keys import canonical_key
 from dataflow.coders import decode_key, encode_key, hash_key
 from dataflow.column_combine_fn import Accumulators
 from dataflow.columns import WindowColumn
@@ -338,6 +343,7 @@ VALUES: dict[str, Any] = {
     "row": row_class(("name", "size"))("x", 1),
     "nan": NaN.NAN,
     "nothing": NOTHING,
+    "key": canonical_key(("k", Decimal("0.1"))),
 }
 #: A key of each type, as it is decoded.
 KEYS: dict[str, Any] = {
@@ -353,6 +359,15 @@ KEYS: dict[str, Any] = {
     "datetime": NOON,
     "date": NOON.date(),
     "tuple": ("k", 1, ("x", NOON)),
+    "decimal": canonical_key(Decimal("12.50")),
+    "uuid": canonical_key(UUID(int=5)),
+    "time": canonical_key(time(1, 2, 3, 4)),
+    "timedelta": canonical_key(timedelta(days=-1)),
+    "member": canonical_key(HTTPMethod.GET),
+    "flags": canonical_key(RegexFlag.ASCII | RegexFlag.VERBOSE),
+    "window": canonical_key(FIRST),
+    "row": canonical_key(row_class(("name", "size"))("x", Decimal(1))),
+    "tuple with a decimal": canonical_key(("k", Decimal("0.1"))),
 }
 #: Those of "k" and of ("id", 1), worked out from the text of docs/stored-format.md alone.
 KEY_HASH = 5_614_323_547_474_680_989
@@ -487,6 +502,11 @@ EXAMPLES: dict[str, Example] = {
     ),
     "partials with dates for keys": _example(
         [((NOON, 1), FIRST, 5, 1), (1 << 70, SECOND, 6, 1)], encode_partials, _partials
+    ),
+    "partials with decimals for keys": _example(
+        [(canonical_key(Decimal(number)), FIRST, number, 1) for number in (5, 6)],
+        encode_partials,
+        _partials,
     ),
     "partials that are late": _example([*ROWS, LATE_PARTIAL], encode_partials, _partials),
     "partials of a stateful DoFn": _example(

@@ -103,9 +103,16 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
     its length, compares like a list, and cannot be changed.  It is there as long as the task; ``list(values)`` may be
     kept longer, and takes the memory, and so does sending it to another grouping, which gets a list.
 
-    Keys are made of None, bool, int, float, str, bytes, date, datetime with a time zone, and tuples of these.  Equal
-    ones are one key, and the same one of them is always emitted: ``1`` for ``True`` and ``1.0``, and moments in UTC,
-    whatever zone they came in (``key.astimezone(zone)`` has it again).
+    Keys are made of None, bool, int, float, str, bytes, date, time, timedelta, datetime with a time zone, `Decimal`,
+    `UUID`, scalars of numpy, windows, members of enums, and of named tuples, frozen dataclasses, frozen attrs classes
+    and tuples of these.  Equal ones are one key, and the same one of them is always emitted: ``1`` for ``True`` and
+    ``1.0``, and moments in UTC, whatever zone they came in (``key.astimezone(zone)`` has it again).
+
+    A key of a class comes back as an instance of it, and is one key only with those of its class, whatever Python calls
+    equal to it: ``Decimal(1)`` is one with ``Decimal("1.00")``, and another than ``1``; a named tuple is another key
+    than a tuple, and a member of a `StrEnum` than its text.  One grouping should not be given both: where they are in
+    one bundle, the text that came first takes the values of the member that equals it.  Classes are stored by their
+    names, so a class that is renamed has other keys; members by their names, flags by their values.
 
     Raises, where the pipeline runs:
         KeyEncodingError: something else is a key; names the transform, with a hint how to make a key of it.

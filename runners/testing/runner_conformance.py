@@ -8,7 +8,13 @@ No test framework is needed.  What an order, a bundle or a clock decides is not 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from http import HTTPStatus
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import attrs
 
@@ -167,6 +173,74 @@ def _group_into_batches(p: df.Pipeline) -> df.PCollection[Any]:
     return pairs | df.GroupIntoBatches(4)
 
 
+class Size(Enum):
+    """A class of keys."""
+
+    SMALL = 1
+    LARGE = 2
+
+
+@dataclass(frozen=True)
+class Place:
+    """A class of keys that have a field of a class."""
+
+    size: Size
+    price: Decimal
+
+
+KINDS_OF_KEYS: Sequence[Any] = (
+    Size.SMALL,
+    HTTPStatus.OK,
+    200,
+    Place(Size.LARGE, Decimal("1.5")),
+    _Sale("Oslo", 3),
+    ("Oslo", 3),
+    (Size.LARGE, "x"),
+    Decimal("2.5"),
+    UUID(int=7),
+    time(1, 2),
+    timedelta(days=-1),
+    date(2024, 2, 29),
+    df.Window(0, 5),
+)
+
+
+class _KeysOfState(df.DoFn):
+    """Says the key of its state."""
+
+    total = df.CombiningValueStateSpec("total", sum)
+
+    def process(
+        self,
+        element: tuple[Any, int],
+        /,
+        key: Any = df.DoFn.KeyParam,
+        total: Any = df.DoFn.StateParam(total),
+    ) -> Iterator[Any]:
+        """Emit the key when both of its elements have come."""
+        total.add(element[1])
+        if total.read() == 3:
+            yield key, 3 if element[0] == key else 0
+
+
+def _keys_of_classes(p: df.Pipeline) -> df.PCollection[Any]:
+    """Keys of unlike classes that Python calls equal are not in one bundle."""
+    some = [
+        p
+        | f"keys {n}"
+        >> df.Create([(key, value) for key in KINDS_OF_KEYS[n::2] for value in (1, 2)])
+        for n in range(2)
+    ]
+    pairs = some | df.Flatten()
+    seen = [
+        pairs | df.CombinePerKey(sum),
+        pairs | df.GroupByKey() | df.MapTuple(lambda key, values: (key, sum(values))),
+        pairs | df.Reshuffle() | df.ParDo(_KeysOfState()),
+        pairs | df.Keys() | df.Distinct() | "once" >> df.Map(lambda key: (key, 3)),
+    ]
+    return seen | "all" >> df.Flatten() | df.MapTuple(lambda k, v: (type(k).__name__, repr(k), v))
+
+
 def _deduplicate(p: df.Pipeline) -> df.PCollection[Any]:
     letters = p | "letters" >> df.Create(stamped(zip("aabab", (1, 5, 6, 12, 20), strict=True)))
     pairs = p | "pairs" >> df.Create(stamped([(("k", 1), 1), (("k", 2), 2), (("k", 3), 31)]))
@@ -176,6 +250,8 @@ def _deduplicate(p: df.Pipeline) -> df.PCollection[Any]:
     ]
     return firsts | df.Flatten()
 
+
+_KEYS_AS_SEEN = [(type(key).__name__, repr(key), 3) for key in KINDS_OF_KEYS] * 4
 
 #: The suite, in reading order.
 PROGRAMS: Sequence[Program] = (
@@ -238,6 +314,7 @@ PROGRAMS: Sequence[Program] = (
         _group_into_batches,
         [("a", [0, 2, 4, 6]), ("a", [8, 10]), ("b", [1, 3, 5, 7]), ("b", [9])],
     ),
+    Program("keys of classes", _keys_of_classes, [*_KEYS_AS_SEEN]),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
 )
 

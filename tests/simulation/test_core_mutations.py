@@ -300,7 +300,7 @@ def take_keys_as_they_come(patch: Patch) -> None:
     for module in (values_by_key, stateful_inputs, partial_merging, row_folding):
         for name in ("canonical_key", "are_canonical"):
             patch.setattr(module, name, lambda key: key, raising=False)
-    patch.setattr(CanonicalKeys, "__missing__", lambda _, key: key)
+    patch.setattr(CanonicalKeys, "__getitem__", lambda _, key: key)
     patch.setattr(KeyCodec, "encode", encoded)
 
 

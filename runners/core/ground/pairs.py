@@ -31,6 +31,6 @@ def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:
             raise TransformError(
                 f"{node} was given a key that cannot be hashed",
                 detail=f"key {value[0]!r} of type {type(value[0]).__name__}",
-                hint="use a tuple instead of a list, or a tuple of sorted items instead of a "
-                "dict or set",
+                hint="use a tuple instead of a list, a tuple of sorted items instead of a dict or set, and "
+                "@dataclass(frozen=True) or @attrs.frozen for a class of fields",
             ) from None

@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from dataflow.typed_keys import emitted_key
 from runners.core.ground.cells import NOTHING, Effects, EmittedPane, WindowState
 from runners.core.partials.folding import Accumulation
 from triggers.accumulation import AccumulationMode
@@ -64,7 +65,7 @@ class Panes:
                 # Nothing is left that must be retracted at its event time, so the next pane has one of its own.
                 state.accumulator = self._accumulation.unstamped(state.accumulator)
             return
-        result = (key, self._accumulation.result(accumulator))
+        result = (emitted_key(key), self._accumulation.result(accumulator))
         timestamp_us = self._accumulation.timestamp_us(accumulator, window)
         if self._is_retracting:
             state.emitted = (EmittedPane(result, timestamp_us, window, pane),)
@@ -173,7 +174,7 @@ class Panes:
 def _emit_part(effects: Effects, key: Any, part: Any, emitted: EmittedPane, sign: int) -> None:
     """Emit a part of a result, or retract it with a sign of -1, if the part is not empty."""
     if part:
-        effects.emit_retractable(attrs.evolve(emitted, value=(key, part)), sign)
+        effects.emit_retractable(attrs.evolve(emitted, value=(emitted_key(key), part)), sign)
 
 
 #: The first pane of a window that is neither early nor late, by whether it is the last.

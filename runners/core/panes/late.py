@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dataflow.do_fn import TimestampedValue
+from dataflow.typed_keys import emitted_key
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.element_text import shown
 from windowing.timestamps import to_datetime
@@ -47,6 +48,6 @@ def late_contents(arrival: LateArrival) -> dict[str, Any]:
     record, element, sign = arrival.record, None, +1
     if record is not None:
         value, timestamp_us, sign = record
-        plain = (arrival.key, value) if arrival.is_keyed else value
+        plain = (emitted_key(arrival.key), value) if arrival.is_keyed else value
         element = TimestampedValue(plain, to_datetime(timestamp_us))
     return {"sign": sign, "payload": arrival.accumulator, "element": element}

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dataflow.columns import IntColumn, PairColumns
 from dataflow.errors import DataflowError
 from dataflow.graph import Group, PipelineGraph, TransformNode
+from dataflow.typed_keys import emitted_key
 from runners.core.columns.checks import checked_results
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
@@ -97,7 +98,7 @@ class SinglePanes:
         """The panes of windows of which these are all the partials, one for each window of a key."""
         result = self._accumulation.last_result
         return Bundle(
-            [(key, result(accumulator)) for key, _, accumulator, _ in partials],
+            [(emitted_key(key), result(accumulator)) for key, _, accumulator, _ in partials],
             [window.max_timestamp_us for _, window, _, _ in partials],
             [window for _, window, _, _ in partials],
         )

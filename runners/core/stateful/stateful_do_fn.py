@@ -30,6 +30,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps
 from dataflow.stateful import stateful_signature
+from dataflow.typed_keys import emitted_key
 from dataflow.user_state import TimerFamilySpec, TimerName
 from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, TimerId
 from runners.core.ground.element_text import shown
@@ -337,7 +338,9 @@ class _Step:
         (key, window), (value, timestamp_us, pane, sign) = cell_id, element
         assert window is not None
         cell.firings = 0
-        call = Call(key, window, timestamp_us, self._now_us, pane, sign, cell.watermark_us)
+        call = Call(
+            emitted_key(key), window, timestamp_us, self._now_us, pane, sign, cell.watermark_us
+        )
         for output in self._machine.invoker.process(cell, value, call):
             self._effects.emit(output, timestamp_us, window, pane)
 
@@ -355,7 +358,7 @@ class _Step:
         timestamp_us = max(min(fire_us, expiry_us), base_us)
         self._count_firing(cell, timer, key)
         call = Call(
-            key,
+            emitted_key(key),
             window,
             timestamp_us,
             self._now_us,
