@@ -37,6 +37,7 @@ from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.join_fn import JoinType
+from dataflow.options import PipelineOptions, parse_options
 from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform, ptransform_fn
 from dataflow.record_ids import RecordIds
@@ -230,6 +231,7 @@ __all__ = [
     "PhaseShiftedWindows",
     "Pipeline",
     "PipelineError",
+    "PipelineOptions",
     "PipelineResult",
     "PipelineState",
     "Progress",
@@ -297,5 +299,6 @@ __all__ = [
     "merge_overlapping",
     "nondeterministic",
     "on_timer",
+    "parse_options",
     "ptransform_fn",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from dataflow.runner import PipelineResult, PipelineState
+from windowing.timestamps import DurationLike
 
 #: A check of a result; raises an error if something is wrong.
 Check = Callable[[PipelineResult], None]
@@ -88,18 +89,22 @@ class _CheckedResult:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
 
-    def wait_until_finish(self) -> PipelineState:
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
         """Block until the run has ended, then make the checks, and return how it has ended.
+
+        Args:
+            timeout: how long to wait; if the run is under way then, nothing is checked yet.
 
         Raises:
             AssertionError: a check failed.
         """
         try:
-            state = self._result.wait_until_finish()
+            state = self._result.wait_until_finish(timeout)
         except BaseException:
             self._checks.disarm()
             raise
-        self._checks.make(self._result)
+        if state is not PipelineState.RUNNING:
+            self._checks.make(self._result)
         return state
 
 

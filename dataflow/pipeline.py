@@ -11,11 +11,12 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.errors import DuplicateLabelError, PipelineError
 from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, Read, TransformNode
+from dataflow.options import RunnerOptions, runner_of_environment
 from dataflow.runner import PipelineResult, Runner, create_runner
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.location import user_location
@@ -107,13 +108,19 @@ class Pipeline:
     Args:
         runner: an engine, or its name: ``direct`` (in memory); ``batch`` or ``streaming`` (Spark and Postgres);
             ``backfill`` (what a stream begins with, read in batch), ``backfill-then-live`` (that, and then the stream).
-        **options: for a runner given by name, that runner's options, e.g. ``job="flights"``.
+            None: the one that the variable ``DATAFLOW_RUNNER`` names, else ``direct``.
+        **options: for a runner given by name, that runner's options, e.g. ``job="flights"``; what is not given is read
+            from variables, e.g. ``DATAFLOW_JOB`` (`dataflow.options`).  From a command line: `parse_options`.
 
     Raises:
-        PipelineError: there is no such runner, or it does not take these options.
+        PipelineError: there is no such runner, it does not take these options, or a variable cannot be read.
     """
 
-    def __init__(self, runner: str | Runner = "direct", **options: Any) -> None:
+    def __init__(
+        self, runner: str | Runner | None = None, **options: Unpack[RunnerOptions]
+    ) -> None:
+        if runner is None:
+            runner = runner_of_environment() or "direct"
         if isinstance(runner, str):
             runner = create_runner(runner, **options)
         elif options:

@@ -12,13 +12,17 @@ from typing import Any, Protocol
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.options import from_environment
+from windowing.timestamps import DurationLike
 
 _GROUP = "dataflow.runners"
 
 
 class PipelineState(StrEnum):
-    """How a run has ended."""
+    """How far a run is."""
 
+    #: It is under way.
+    RUNNING = "running"
     #: Every element is processed.
     FINISHED = "finished"
     #: Sources ended where they were, because a drain was requested, and every window has emitted what it had.
@@ -27,15 +31,25 @@ class PipelineState(StrEnum):
     CANCELLED = "cancelled"
     #: It was paused, with nothing on its way; running it again continues it.
     PAUSED = "paused"
+    #: An error has ended it; `PipelineResult.wait_until_finish` raises it.
+    FAILED = "failed"
 
 
 class PipelineResult(Protocol):
     """A run that has ended, or is under way."""
 
-    def wait_until_finish(self) -> PipelineState:
+    @property
+    def state(self) -> PipelineState:
+        """How far the run is now; never raises what made it fail."""
+
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
         """Block until the run ends, and return how: not every run that ends has come to its end.
 
-        Raises what made the run fail.
+        Raises what made the run fail.  May be called again, as often as one likes.
+
+        Args:
+            timeout: how long to wait (`timedelta`, text, or seconds); the state is `PipelineState.RUNNING` if it is
+                under way still.  None: until it ends.
         """
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
@@ -111,7 +125,7 @@ def create_runner(name: str, **options: Any) -> Runner:
 
     Args:
         name: as the package that has it registered it, e.g. ``"direct"``.
-        **options: of its constructor.
+        **options: of its constructor; one that is not given is that of the environment, if it has it.
 
     Raises:
         PipelineError: there is no runner of that name, or it does not take one of the options.
@@ -124,6 +138,8 @@ def create_runner(name: str, **options: Any) -> Runner:
             hint="use one of these; if the list is empty, install the package (pip install -e .)",
         )
     runner_class = known[name].load()
+    open_ones = inspect.signature(runner_class).parameters.keys() - options
+    options = {**from_environment(open_ones), **options}
     _check_options(name, runner_class, options)
     runner: Runner = runner_class(**options)
     return runner

@@ -11,6 +11,7 @@ from dataflow.runner import PipelineResult
 from runners.batch import BackfillRunner
 from runners.batch.backfill.backfill import Backfill
 from runners.batch.spill.spilled_groups import SPILL_BYTES
+from runners.spark.interrupted import stays_in_store
 from runners.streaming import StreamingRunner
 from windowing.timestamps import TimestampLike
 
@@ -64,5 +65,6 @@ class BackfillThenLiveRunner:
         """
         # Not only after hours of backfill.
         self._live.check(graph)
-        self._backfill.load_unless_live(graph)
+        with stays_in_store(self.job):
+            self._backfill.load_unless_live(graph)
         return self._live.run(graph)

@@ -37,6 +37,7 @@ from runners.errors import LostCommitsError, StoreRestartedError
 from runners.millwheel.store.port import JobRow
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
+from runners.spark.interrupted import stays_in_store
 from runners.spark.prepared_job import JobOptions, PreparedJob, prepare
 from runners.spark.result import StoreResult
 from runners.spark.session import LOCAL_MASTER
@@ -118,7 +119,12 @@ class BatchRunner:
             UnrepeatableError: the job was interrupted, and its code returns something else when it is run again, or is
                 marked with `df.nondeterministic`; what it has written stays as it is.
             DataflowError: what went wrong in the run; run again to continue.
+            InterruptedRun: Ctrl-C; run again to continue.
         """
+        with stays_in_store(self._job):
+            return self._run(graph)
+
+    def _run(self, graph: PipelineGraph) -> StoreResult:
         prepared = prepare(
             graph,
             JobOptions(

@@ -11,6 +11,7 @@ from runners.core.ground.dead_letters import DeadLetter, dead_mapping
 from runners.core.panes.late import count_by_transform, late_mapping
 from runners.core.tables.changelog import Rows
 from runners.errors import RequestError, SignalError
+from windowing.timestamps import DurationLike
 
 
 class DirectResult:
@@ -30,7 +31,12 @@ class DirectResult:
     ) -> None:
         self._tables, self._late, self._dead = tables, late, dead
 
-    def wait_until_finish(self) -> PipelineState:
+    @property
+    def state(self) -> PipelineState:
+        """Finished: a run in memory has ended when there is a result."""
+        return PipelineState.FINISHED
+
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
         """Return at once: the run has come to its end."""
         return PipelineState.FINISHED
 

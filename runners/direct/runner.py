@@ -8,6 +8,7 @@ Nothing is durable, and nothing is shared with the exactly-once core.  Start rea
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.interruption import if_interrupted
 from runners.core.ground.dead_letters import checked_tries
 from runners.core.stages.plan import plan
 from runners.direct.job import Job
@@ -15,11 +16,16 @@ from runners.direct.micro_batch import MicroBatchJob, in_rounds
 from runners.direct.result import DirectResult
 from windowing.timestamps import DurationLike, to_duration_us
 
+_NOTHING_STAYS = "nothing stays of a run in memory; run it again to begin anew"
+
 
 class DirectRunner:
     """Runs a pipeline in memory.
 
     Args:
+        job: names the run, for people: nothing is stored under it.
+        fresh: begin anew, as every run in memory does.
+        show_progress: on stderr, as on the other runners; a run in memory has none to show.
         bundle_records: how many records a source hands over at a time; results do not depend on it.
         micro_batch: run as a micro-batch engine does, with rounds of this length (Dataflow Model, section 2.4).
             Input is gathered until the clock reaches the next multiple of it and then processed as one round, at the
@@ -33,12 +39,16 @@ class DirectRunner:
     def __init__(
         self,
         *,
+        job: str | None = None,
+        fresh: bool = False,
+        show_progress: bool = True,
         bundle_records: int = 1_000,
         micro_batch: DurationLike | None = None,
         tries_per_record: int | None = None,
     ) -> None:
         if bundle_records < 1:
             raise PipelineError(f"bundle_records must be positive, not {bundle_records}")
+        self.job = job
         self._round_us = None if micro_batch is None else to_duration_us(micro_batch)
         if self._round_us is not None and self._round_us <= 0:
             raise PipelineError(f"micro_batch must be a positive duration, not {micro_batch!r}")
@@ -59,4 +69,5 @@ class DirectRunner:
             if self._round_us is None
             else MicroBatchJob(execution, self._round_us, tries=self._tries)
         )
-        return job.run(self._bundle_records)
+        with if_interrupted(_NOTHING_STAYS):
+            return job.run(self._bundle_records)

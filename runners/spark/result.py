@@ -16,6 +16,7 @@ from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.guards import unknown_job
 from runners.registry import open_store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
+from windowing.timestamps import DurationLike
 
 
 class StoreResult:
@@ -34,9 +35,14 @@ class StoreResult:
         self.dsn, self.job, self._is_drained = dsn, job, is_drained
         self._tables = {table.name: table for table in graph.tables()}
 
-    def wait_until_finish(self) -> PipelineState:
-        """Return at once: the run has come to its end."""
+    @property
+    def state(self) -> PipelineState:
+        """Drained or finished."""
         return PipelineState.DRAINED if self._is_drained else PipelineState.FINISHED
+
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
+        """Return at once: the run has come to its end."""
+        return self.state
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table.

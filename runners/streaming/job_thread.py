@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +39,7 @@ from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
+from runners.spark.interrupted import stays_in_store
 from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob
 from runners.spark.shipped_code import spark_gave_up
@@ -45,7 +47,13 @@ from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
 from runners.streaming.worker_task import WorkerLaunch
 from runners.system_clock import SystemClock
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    MIN_TIMESTAMP_US,
+    DurationLike,
+    to_datetime,
+    to_duration_us,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,21 +109,38 @@ class StreamingJob:
         self._thread = threading.Thread(target=self._run, name="dataflow-master", daemon=True)
         self._thread.start()
 
-    def wait_until_finish(self) -> PipelineState:
+    @property
+    def state(self) -> PipelineState:
+        """How far the job is, as this driver knows it."""
+        if self._thread.is_alive():
+            return PipelineState.RUNNING
+        return self._state if self._failure is None else PipelineState.FAILED
+
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
         """Block until every source has ended and all its effects are committed, or until the job is stopped.
 
+        Args:
+            timeout: how long to wait (`timedelta`, text, or seconds); None: until then.
+
         Returns:
-            Which of the two it was.
+            Which of the two it was; `PipelineState.RUNNING` if it was neither in time.
 
         Raises:
             DataflowError: what made the job fail.  What was committed stays; running the job again continues it.
+            InterruptedRun: Ctrl-C; the job is stopped.
         """
+        left_s = inf if timeout is None else to_duration_us(timeout) / 1_000_000
+        until_s = self._clock.monotonic_ms() / 1_000 + left_s
         try:
             while self._thread.is_alive():
-                self._thread.join(0.2)
+                if left_s <= 0:
+                    return PipelineState.RUNNING
+                self._thread.join(min(0.2, left_s))
+                left_s = until_s - self._clock.monotonic_ms() / 1_000
         except KeyboardInterrupt:
-            self.cancel()
-            raise
+            with stays_in_store(self._prepared.job.job):
+                self.cancel()
+                raise
         if self._failure is not None:
             raise self._failure
         return self._state

@@ -16,6 +16,7 @@ from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.versions.update import UpdatePlan
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.spark.interrupted import stays_in_store
 from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import planned_update, prepare
 from runners.spark.stream_options import StreamOptions
@@ -149,7 +150,12 @@ class StreamingRunner:
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
             UpdateRefusedError: the update would lose what it may not.
             BackfillError: the job's backfill is loaded only in part.
+            InterruptedRun: Ctrl-C.
         """
+        with stays_in_store(self.job):
+            return self._run(graph)
+
+    def _run(self, graph: PipelineGraph) -> PipelineResult:
         self.check(graph)
         keeper = JobKeeper(self.job)
         with ExitStack() as until_started:

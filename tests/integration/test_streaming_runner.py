@@ -87,8 +87,10 @@ def test_a_cancelled_job_goes_on_where_it_was(
     first = streaming.start(build, gate)
     assert isinstance(first, StreamingJob)
     read_on(first, 2_000)
+    states = [first.state, first.wait_until_finish(timeout="0.05s")]
     first.cancel()
-    assert first.wait_until_finish() is df.PipelineState.CANCELLED
+    states += [first.wait_until_finish(), first.state]
+    assert ["running"] * 2 + ["cancelled"] * 2 == states
     gate.open()
     second = streaming.run(build, gate=gate)
     assert isinstance(second, StreamingJob)

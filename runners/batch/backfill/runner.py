@@ -10,6 +10,7 @@ from types import MappingProxyType
 from dataflow.graph import PipelineGraph
 from runners.batch.backfill.backfill import Backfill
 from runners.batch.spill.spilled_groups import SPILL_BYTES
+from runners.spark.interrupted import stays_in_store
 from runners.spark.result import StoreResult
 from runners.spark.stream_options import StreamOptions
 from windowing.timestamps import DurationLike, TimestampLike
@@ -86,5 +87,7 @@ class BackfillRunner:
             PipelineError: something in the pipeline cannot be sent to workers.
             StoreError: there is no suitable store, or the job's name is taken by another pipeline.
             DataflowError: what went wrong in the run; run again to continue.
+            InterruptedRun: Ctrl-C; run again to continue.
         """
-        return self._backfill.load(graph)
+        with stays_in_store(self.job):
+            return self._backfill.load(graph)

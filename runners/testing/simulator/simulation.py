@@ -38,6 +38,7 @@ from runners.testing.simulator.fault import NO_FAULTS, Fault
 from runners.testing.simulator.panes import Tap, changes_of, check_same, check_same_fold, tap
 from runners.testing.simulator.read_so_far import read_so_far
 from runners.testing.simulator.sources import Promise, with_sources
+from windowing.timestamps import DurationLike
 from windowing.window_fn import FrozenWindows
 
 #: A pipeline as a function that builds it, with or without a source of chance to draw from.
@@ -281,7 +282,12 @@ class SimulatedResult:
         self._cluster = cluster
         self._tables: dict[str, TableSpec] = {each.name: each for each in graph.tables()}
 
-    def wait_until_finish(self) -> PipelineState:
+    @property
+    def state(self) -> PipelineState:
+        """Finished."""
+        return PipelineState.FINISHED
+
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
         """Return at once: the run has come to its end."""
         return PipelineState.FINISHED
 
