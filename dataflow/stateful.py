@@ -66,11 +66,13 @@ class StatefulSignature:
 
     Attributes:
         callbacks, timers: by the timers' names.
+        states: by their names.
     """
 
     process: UserMethod
     callbacks: Mapping[str, UserMethod]
     timers: Mapping[str, AnyTimerSpec]
+    states: Mapping[str, StateSpec]
 
 
 def stateful_signature(
@@ -103,7 +105,7 @@ def stateful_signature(
             hint=f"set handles_retractions = True in class {type(fn).__name__}, or leave SignParam out",
         )
     asked.extend(each for _, method in callbacks for each in method.requests.values())
-    _by_name((each.spec for each in asked if isinstance(each, StateParam)), what)
+    states = _by_name((each.spec for each in asked if isinstance(each, StateParam)), what)
     marked = [spec for spec, _ in callbacks]
     asked_for = [each.spec for each in asked if isinstance(each, TimerParam)]
     timers = _by_name([*marked, *asked_for], what)
@@ -112,6 +114,7 @@ def stateful_signature(
         process=process,
         callbacks={spec.name: method for spec, method in callbacks},
         timers=timers,
+        states=states,
     )
 
 
@@ -131,12 +134,19 @@ def check_order(
     names = [
         name for name, spec in signature.timers.items() if spec.time_domain is TimeDomain.EVENT
     ]
-    if pcoll.is_bounded or not names or fn.is_made_for_arrival_order:
+    ending = [
+        name
+        for name, spec in signature.states.items()
+        if spec.ttl_us is not None and spec.ttl_domain is TimeDomain.EVENT
+    ]
+    if pcoll.is_bounded or not (names or ending) or fn.is_made_for_arrival_order:
         return
+    has = "timers of event time" if names else "state with a time to live in event time"
     warnings.warn(
         ArrivalOrderWarning(
-            f"{what} has timers of event time, and sees the elements of its input, which has no end, as they arrive",
-            detail=f"timers {names} of {type(fn).__name__}; its results may differ from run to run, and from batch",
+            f"{what} has {has}, and sees the elements of its input, which has no end, as they arrive",
+            detail=f"{'timers' if names else 'state'} {names or ending} of {type(fn).__name__}; "
+            "its results may differ from run to run, and from batch",
             hint="set requires_time_sorted_input = True in the class, and elements wait for the watermark and come in "
             "the order of event times; or False, if the order of arrival is what is wanted",
         ),

@@ -1,7 +1,9 @@
-"""State and timers of a DoFn: the specs that it declares, and the handles that ``process`` and timer methods get.
+"""State and timers of a DoFn: the specs that it declares, and the handles of timers.
+
+`dataflow.state_handles` has the handles of state.
 
 A *spec* names a piece of state or a timer; it is a value, kept on the class or in the module.  A *handle* is that state
-of one key and window, for the duration of one call.
+or timer of one key and window, for the duration of one call.
 
 State is kept for each key and window, and freed when the window has expired (end of window + allowed lateness).
 Values are pickled with the rest of the key's state at each commit, so they must be plain data.
@@ -19,8 +21,14 @@ import attrs
 
 from dataflow.combine_fn import CombineFn, as_combine_fn
 from dataflow.errors import PipelineError
+from dataflow.times import in_words
 from windowing.time_domain import TimeDomain
-from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
+from windowing.timestamps import (
+    DurationLike,
+    TimestampLike,
+    to_duration_us,
+    to_timestamp_us,
+)
 
 CallbackT = TypeVar("CallbackT", bound=Callable[..., Any])
 
@@ -35,18 +43,94 @@ def _check_name(spec: object, _attribute: attrs.Attribute[Any], name: object) ->
         )
 
 
+def _check_domain(spec: Any, _attribute: attrs.Attribute[Any], time_domain: object) -> None:
+    # Asked for by name, so that what the engine keeps for itself stays out of reach.
+    if time_domain is not TimeDomain.EVENT and time_domain is not TimeDomain.PROCESSING:
+        raise PipelineError(
+            f"{type(spec).__name__}({spec.name!r}) needs a time domain, not {time_domain!r}",
+            hint="df.TimeDomain.EVENT follows the watermark, df.TimeDomain.PROCESSING the clock",
+        )
+
+
 @attrs.frozen
-class ReadModifyWriteStateSpec:
-    """One value: ``read()`` (None if there is none), ``write(value)``, ``clear()``."""
+class StateSpec:
+    """What all specs of state have.
+
+    Args:
+        name: of the state, by which it is stored; not empty.
+        ttl: how long after it was last written, or added to, the state is cleared; `timedelta`, text or seconds; None:
+            it is kept until it is cleared or its window expires.  Reading does not prolong it.
+        ttl_domain: event time, where it begins with the event time of the element or timer that the write belongs to,
+            or of the latest of these, and ends when the watermark has come so far; or processing time.  As with a
+            timer, elements of the very instant come after it.  In batch the clock does not move before all input is
+            there.
+    """
 
     name: str = attrs.field(validator=_check_name)
+    ttl_us: int | None = attrs.field(
+        default=None, kw_only=True, alias="ttl", converter=attrs.converters.optional(to_duration_us)
+    )
+    ttl_domain: TimeDomain = attrs.field(
+        default=TimeDomain.EVENT, kw_only=True, validator=_check_domain
+    )
+
+    @ttl_us.validator
+    def _check_ttl(self, attribute: attrs.Attribute[Any], ttl_us: int | None) -> None:
+        if ttl_us is not None and ttl_us <= 0:
+            raise PipelineError(
+                f"{type(self).__name__}({self.name!r}) needs a positive ttl, not {in_words(ttl_us)}",
+                hint="leave it out to keep the state until its window expires",
+            )
 
 
 @attrs.frozen
-class BagStateSpec:
-    """A list of values: ``read()`` (in the order they were added), ``add(value)``, ``clear()``."""
+class ReadModifyWriteStateSpec(StateSpec):
+    """One value: ``read()`` (None if there is none), ``write(value)``, ``clear()``.
 
-    name: str = attrs.field(validator=_check_name)
+    Args:
+        name: of the state, by which it is stored; not empty.
+        ttl, ttl_domain: how long it is kept; see `StateSpec`.
+    """
+
+
+@attrs.frozen
+class BagStateSpec(StateSpec):
+    """A list of values: ``read()`` (in the order they were added), ``add(value)``, ``clear()``.
+
+    Args:
+        name: of the state, by which it is stored; not empty.
+        ttl, ttl_domain: how long it is kept; see `StateSpec`.
+    """
+
+
+@attrs.frozen
+class SetStateSpec(StateSpec):
+    """Values that can be hashed, each once: ``read()``, ``add(value)``, ``remove(value)``, ``contains(value)``.
+
+    Args:
+        name: of the state, by which it is stored; not empty.
+        ttl, ttl_domain: how long it is kept; see `StateSpec`.
+    """
+
+
+@attrs.frozen
+class MapStateSpec(StateSpec):
+    """Values by keys that can be hashed: ``get(key)``, ``put(key, value)``, ``remove(key)``, ``items()``.
+
+    Args:
+        name: of the state, by which it is stored; not empty.
+        ttl, ttl_domain: how long it is kept; see `StateSpec`.
+    """
+
+
+@attrs.frozen
+class OrderedListStateSpec(StateSpec):
+    """Values by timestamp: ``add((timestamp, value))``, ``read_range(start, end)``, ``clear_range(start, end)``.
+
+    Args:
+        name: of the state, by which it is stored; not empty.
+        ttl, ttl_domain: how long it is kept; see `StateSpec`.
+    """
 
 
 def _if_function(fn: Any) -> Any:
@@ -55,7 +139,7 @@ def _if_function(fn: Any) -> Any:
 
 
 @attrs.frozen
-class CombiningValueStateSpec:
+class CombiningValueStateSpec(StateSpec):
     """A combination of values by a `CombineFn`: ``read()`` (the result so far), ``add(value)``, ``clear()``.
 
     Only the accumulator is kept.
@@ -64,9 +148,9 @@ class CombiningValueStateSpec:
         name: of the state, by which it is stored; not empty.
         combine_fn: combines the values that are added; a function as for `CombinePerKey`, which is called on all values
             and has them kept, but for ``sum``, ``min``, ``max``, ``any``, ``all`` and `dataflow.associative` ones.
+        ttl, ttl_domain: how long it is kept; see `StateSpec`.
     """
 
-    name: str = attrs.field(validator=_check_name)
     combine_fn: CombineFn = attrs.field(converter=_if_function)
 
     @combine_fn.validator
@@ -76,15 +160,6 @@ class CombiningValueStateSpec:
                 f"CombiningValueStateSpec({self.name!r}) needs a CombineFn, not {combine_fn!r}",
                 hint="e.g. df.SumCombineFn() or df.CountCombineFn(); classes must be called",
             )
-
-
-def _check_domain(spec: Any, _attribute: attrs.Attribute[Any], time_domain: object) -> None:
-    # Asked for by name, so that what the engine keeps for itself stays out of reach.
-    if time_domain is not TimeDomain.EVENT and time_domain is not TimeDomain.PROCESSING:
-        raise PipelineError(
-            f"{type(spec).__name__}({spec.name!r}) needs a time domain, not {time_domain!r}",
-            hint="df.TimeDomain.EVENT follows the watermark, df.TimeDomain.PROCESSING the clock",
-        )
 
 
 @attrs.frozen
@@ -116,7 +191,6 @@ class TimerFamilySpec:
 
 
 AnyTimerSpec = TimerSpec | TimerFamilySpec
-StateSpec = ReadModifyWriteStateSpec | BagStateSpec | CombiningValueStateSpec
 
 
 @attrs.frozen
@@ -177,77 +251,12 @@ def timer_of(method: object) -> AnyTimerSpec | None:
     return getattr(method, _TIMER_ATTRIBUTE, None)
 
 
-@attrs.frozen
-class ReadModifyWriteState:
-    """Handle of a `ReadModifyWriteStateSpec`."""
-
-    _values: dict[str, Any]
-    _name: str
-
-    def read(self) -> Any:
-        """The value; None if there is none."""
-        return self._values.get(self._name)
-
-    def write(self, value: Any) -> None:
-        """Replace the value."""
-        self._values[self._name] = value
-
-    def clear(self) -> None:
-        """Delete the value."""
-        self._values.pop(self._name, None)
-
-
-@attrs.frozen
-class BagState:
-    """Handle of a `BagStateSpec`."""
-
-    _values: dict[str, Any]
-    _name: str
-
-    def read(self) -> list[Any]:
-        """The values in the order they were added; a list of the caller's own."""
-        return list(self._values.get(self._name, ()))
-
-    def add(self, value: Any) -> None:
-        """Add a value."""
-        self._values.setdefault(self._name, []).append(value)
-
-    def clear(self) -> None:
-        """Delete all values."""
-        self._values.pop(self._name, None)
-
-
-@attrs.frozen
-class CombiningValueState:
-    """Handle of a `CombiningValueStateSpec`."""
-
-    _values: dict[str, Any]
-    _name: str
-    _combine_fn: CombineFn
-
-    def read(self) -> Any:
-        """The result so far; that of nothing if nothing was added."""
-        return self._combine_fn.extract_output(self._accumulator())
-
-    def add(self, value: Any) -> None:
-        """Add a value."""
-        self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
-
-    def clear(self) -> None:
-        """Delete the accumulator."""
-        self._values.pop(self._name, None)
-
-    def _accumulator(self) -> Any:
-        if self._name in self._values:
-            return self._values[self._name]
-        return self._combine_fn.create_accumulator()
-
-
-State = ReadModifyWriteState | BagState | CombiningValueState
 #: When a timer fires, and the event time of what set it; both in microseconds.
 SetTimer = tuple[int, int]
 #: The key of a timer: the name of its spec; for one of a family the name of the family and its tag.
 TimerName = str | tuple[str, str]
+#: The family of the timers that clear state whose time to live is over, by the name of the state; no spec has it.
+TTL = ""
 
 
 @attrs.frozen

@@ -20,8 +20,8 @@ from dataflow.computations.computation import (
 from dataflow.computations.hook import Definition, Hook
 from dataflow.do_fn import DoFn
 from dataflow.errors import TransformError
+from dataflow.state_handles import ReadModifyWriteState
 from dataflow.user_state import (
-    ReadModifyWriteState,
     ReadModifyWriteStateSpec,
     TimerFamilySpec,
     TimerMap,

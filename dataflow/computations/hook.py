@@ -10,7 +10,8 @@ import attrs
 
 from dataflow.do_fn import TaggedOutput, TimestampedValue
 from dataflow.errors import PipelineError, TransformError
-from dataflow.user_state import ReadModifyWriteState, TimerHandle, TimerMap
+from dataflow.state_handles import ReadModifyWriteState
+from dataflow.user_state import TimerHandle, TimerMap
 from windowing.location import user_location
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import TimestampLike, format_timestamp, to_timestamp_us

@@ -10,12 +10,12 @@ from dataflow.do_fn import DoFn
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.state_handles import ReadModifyWriteState, clear_all
 from dataflow.transforms.keys import Values
 from dataflow.transforms.never_retracted import check_never_retracted
 from dataflow.transforms.par_do import Map, ParDo
 from dataflow.type_vars import K, T, V
 from dataflow.user_state import (
-    ReadModifyWriteState,
     ReadModifyWriteStateSpec,
     TimerHandle,
     TimerSpec,
@@ -158,8 +158,7 @@ class _FirstFn(DoFn):
         seen: ReadModifyWriteState = DoFn.StateParam(_SEEN),
         processing: TimerHandle = DoFn.TimerParam(_PROCESSING_TIME),
     ) -> None:
-        seen.clear()
-        processing.clear()
+        clear_all(seen, processing)
 
     @on_timer(_PROCESSING_TIME)
     def forget_by_the_clock(
@@ -167,5 +166,4 @@ class _FirstFn(DoFn):
         seen: ReadModifyWriteState = DoFn.StateParam(_SEEN),
         event: TimerHandle = DoFn.TimerParam(_EVENT_TIME),
     ) -> None:
-        seen.clear()
-        event.clear()
+        clear_all(seen, event)

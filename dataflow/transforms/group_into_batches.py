@@ -10,14 +10,13 @@ from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps
+from dataflow.state_handles import BagState, ReadModifyWriteState, clear_all
 from dataflow.times import in_words
 from dataflow.transforms.never_retracted import check_never_retracted
 from dataflow.transforms.par_do import ParDo
 from dataflow.type_vars import K, V
 from dataflow.user_state import (
-    BagState,
     BagStateSpec,
-    ReadModifyWriteState,
     ReadModifyWriteStateSpec,
     TimerHandle,
     TimerSpec,
@@ -111,8 +110,7 @@ class _BatchesFn(DoFn):
         number += 1
         if number >= self._size or bytes_so_far >= (self._max_bytes or float("inf")):
             yield key, batch.read()
-            for each in (batch, size, window_end, waited):
-                each.clear()
+            clear_all(batch, size, window_end, waited)
             return
         size.write((number, bytes_so_far))
         if number == 1:
@@ -129,8 +127,7 @@ class _BatchesFn(DoFn):
         waited: TimerHandle = DoFn.TimerParam(_WAITED),
     ) -> Iterator[tuple[Any, list[Any]]]:
         yield key, batch.read()
-        for each in (batch, size, waited):
-            each.clear()
+        clear_all(batch, size, waited)
 
     @on_timer(_WAITED)
     def emit_what_has_waited(
@@ -141,5 +138,4 @@ class _BatchesFn(DoFn):
         window_end: TimerHandle = DoFn.TimerParam(_WINDOW_END),
     ) -> Iterator[tuple[Any, list[Any]]]:
         yield key, batch.read()
-        for each in (batch, size, window_end):
-            each.clear()
+        clear_all(batch, size, window_end)

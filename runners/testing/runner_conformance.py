@@ -20,6 +20,7 @@ import attrs
 
 import dataflow as df
 from dataflow.testing import assert_that, contains_in_any_order
+from runners.testing import state_programs
 
 Build = Callable[[df.Pipeline], df.PCollection[Any]]
 
@@ -316,6 +317,26 @@ PROGRAMS: Sequence[Program] = (
     ),
     Program("keys of classes", _keys_of_classes, [*_KEYS_AS_SEEN]),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
+    Program(
+        "kinds of state",
+        state_programs.kinds_of_state,
+        [
+            (True, ("till",), (("till", 1),), ("till",)),
+            (True, ("till", "x"), (("till", 1), ("x", 1)), ("till",)),
+            (True, ("till", "x", "home"), (("till", 1), ("x", 1), ("home", 1)), ("till", "home")),
+            (
+                False,
+                ("till", "x", "home"),
+                (("till", 2), ("x", 1), ("home", 1)),
+                ("till", "home", "till"),
+            ),
+        ],
+    ),
+    Program(
+        "time to live",
+        state_programs.time_to_live,
+        [(None, 0), (0, 9), (None, 19), (None, 40), (None, 50), (50, 51)],
+    ),
 )
 
 

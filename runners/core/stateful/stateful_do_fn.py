@@ -31,7 +31,7 @@ from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps
 from dataflow.stateful import stateful_signature
 from dataflow.typed_keys import emitted_key
-from dataflow.user_state import TimerFamilySpec, TimerName
+from dataflow.user_state import TTL, TimerFamilySpec, TimerName
 from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, TimerId
 from runners.core.ground.element_text import shown
 from runners.core.partials.partial import Partial
@@ -78,7 +78,8 @@ class StatefulDoFnMachine:
         fn = node.operation.fn
         signature = stateful_signature(fn, str(node), node.operation.arguments)
         assert signature is not None
-        self.node, self.strategy, self.timers = node, strategy, signature.timers
+        self.node, self.strategy = node, strategy
+        self.timers, self.states = signature.timers, signature.states
         self.is_time_sorted = is_time_sorted or node.operation.is_time_sorted
         self.is_retracted = is_retracted
         self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
@@ -319,6 +320,9 @@ class _Step:
             cell.timers.pop(first[1])
 
     def _domain(self, timer: TimerName) -> TimeDomain:
+        if spec_name(timer) == TTL:
+            state = self._machine.states.get(timer[1])
+            return TimeDomain.EVENT if state is None else state.ttl_domain
         spec = self._machine.timers.get(spec_name(timer))
         if spec is None or isinstance(spec, TimerFamilySpec) is isinstance(timer, str):
             raise TransformError(
@@ -331,8 +335,19 @@ class _Step:
     def _act(self, cell_id: CellId, cell: KeyedState, action: _Action) -> None:
         if action.timer is None:
             self._process(cell_id, cell, cell.ready.pop())
+        elif spec_name(action.timer) == TTL:
+            self._end_life(cell_id, cell, action.timer)
         else:
             self._fire(cell_id, cell, action.timer)
+
+    def _end_life(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
+        """Clear state whose time is over; not if only its window is, where the last timers still read it."""
+        ends_us, _ = cell.timers.pop(timer)
+        is_event = self._domain(timer) is TimeDomain.EVENT
+        last_us = min(cell.watermark_us, self._expiry_us(cell_id) - 1) if is_event else self._now_us
+        state = self._machine.states.get(timer[1])
+        if ends_us <= last_us and state is not None and state.ttl_us is not None:
+            cell.values.pop(state.name, None)
 
     def _process(self, cell_id: CellId, cell: KeyedState, element: Input) -> None:
         (key, window), (value, timestamp_us, pane, sign) = cell_id, element

@@ -9,15 +9,10 @@ from dataflow.do_fn import DoFn, DoFnParam
 from dataflow.errors import DataflowError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps, loads
+from dataflow.state_handles import Lifetime, handle_of
 from dataflow.stateful import Request, StatefulSignature
 from dataflow.user_state import (
     AnyTimerSpec,
-    BagState,
-    BagStateSpec,
-    CombiningValueState,
-    CombiningValueStateSpec,
-    ReadModifyWriteState,
-    State,
     StateParam,
     StateSpec,
     TimerFamilySpec,
@@ -226,11 +221,18 @@ def _resolvers(requests: Mapping[str, Request]) -> dict[str, _Resolve]:
 
 def _resolver(request: Request) -> _Resolve:
     if isinstance(request, StateParam):
-        spec = request.spec
-        return lambda cell, _: _state(spec, cell.values)
+        return _state_resolver(request.spec)
     if isinstance(request, TimerParam):
         return _timer_resolver(request.spec)
     return _OF_THE_CALL[request]
+
+
+def _state_resolver(spec: StateSpec) -> _Resolve:
+    if spec.ttl_us is None:
+        return lambda cell, _: handle_of(spec, cell.values, None)
+    return lambda cell, call: handle_of(
+        spec, cell.values, Lifetime.of(spec, cell.timers, call.timestamp_us, call.now_us)
+    )
 
 
 def _timer_resolver(spec: AnyTimerSpec) -> _Resolve:
@@ -251,11 +253,3 @@ _OF_THE_CALL: dict[DoFnParam, _Resolve] = {
     DoFnParam.FIRE_TIMESTAMP: lambda _, call: to_datetime(clamp_timestamp_us(call.fire_us)),
     DoFnParam.TIMER_TAG: lambda _, call: call.tag,
 }
-
-
-def _state(spec: StateSpec, values: dict[str, Any]) -> State:
-    if isinstance(spec, CombiningValueStateSpec):
-        return CombiningValueState(values, spec.name, spec.combine_fn)
-    if isinstance(spec, BagStateSpec):
-        return BagState(values, spec.name)
-    return ReadModifyWriteState(values, spec.name)

@@ -168,3 +168,63 @@ def test_input_that_may_be_retracted_is_refused() -> None:
 
     assert "may be retracted by transform 'sum' (" in error.fact
     assert "handles_retractions = True" in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: df.BagStateSpec("n", ttl=0),
+            r"BagStateSpec\('n'\) needs a positive ttl, not 0",
+        ),
+        (lambda: df.MapStateSpec("n", ttl="-1 h"), "needs a positive ttl"),
+        (lambda: df.SetStateSpec("n", ttl=1, ttl_domain="event"), "needs a time domain"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_time_to_live_is_one(make: Any, message: str) -> None:
+    with pytest.raises(df.DataflowError, match=message) as caught:
+        make()
+    assert caught.value.hint
+
+
+PAGES, COUNTS = df.SetStateSpec("pages"), df.MapStateSpec("counts")
+TIMES = df.OrderedListStateSpec("times")
+
+
+class Misused(df.DoFn):
+    def process(
+        self,
+        element: Any,
+        /,
+        pages: Any = df.DoFn.StateParam(PAGES),
+        counts: Any = df.DoFn.StateParam(COUNTS),
+        times: Any = df.DoFn.StateParam(TIMES),
+    ) -> None:
+        element[1](pages, counts, times)
+
+
+@pytest.mark.parametrize(
+    ("misuse", "fact", "hint"),
+    [
+        (
+            lambda pages, *_: pages.add(["home"]),
+            "state 'pages' cannot have ['home']: values of this type cannot be hashed",
+            "use a tuple for a list, and a frozen class for one that can be changed",
+        ),
+        (
+            lambda _, counts, __: counts.get({}),
+            "state 'counts' cannot have {}: values of this type cannot be hashed",
+            "use a tuple for a list, and a frozen class for one that can be changed",
+        ),
+        (
+            lambda *handles: handles[2].add("home"),
+            "state 'times' takes a pair of timestamp and value, not 'home'",
+            "e.g. prices.add((timestamp, value))",
+        ),
+    ],
+)
+def test_what_a_kind_of_state_cannot_have_is_refused(misuse: Any, fact: str, hint: str) -> None:
+    with pytest.raises(df.DataflowError) as caught:
+        run(df.ParDo(Misused()), values=[("a", misuse)])
+    assert fact in str(caught.value)
+    assert hint in str(caught.value)

@@ -357,3 +357,51 @@ def test_the_end_of_a_bundle_is_bound_by_its_own_elements_only() -> None:
         assert engine.emitted(W1) == [("end", 3 * US)]
         with pytest.raises(df.TransformError, match=message):
             engine.add(("k", window, 3, at_us))
+
+
+LIVES = df.BagStateSpec("lives", ttl=5)
+LIVES_BY_THE_CLOCK = df.BagStateSpec(
+    "lives by the clock", ttl=5, ttl_domain=df.TimeDomain.PROCESSING
+)
+
+
+class Living(df.DoFn):
+    def process(
+        self,
+        element: Any,
+        /,
+        lives: Any = df.DoFn.StateParam(LIVES),
+        by_the_clock: Any = df.DoFn.StateParam(LIVES_BY_THE_CLOCK),
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> None:
+        lives.add(element[1])
+        by_the_clock.add(element[1])
+        end.set(10)
+
+    @df.on_timer(END)
+    def rings(
+        self,
+        lives: Any = df.DoFn.StateParam(LIVES),
+        by_the_clock: Any = df.DoFn.StateParam(LIVES_BY_THE_CLOCK),
+    ) -> Iterator[Any]:
+        yield lives.read(), by_the_clock.read()
+
+
+@pytest.mark.parametrize(("at", "left"), [(3, []), (4, []), (5, [1]), (9, [1])])
+def test_the_last_timers_of_a_window_read_what_still_lives(at: int, left: list[int]) -> None:
+    """A time to live that ends with the window or behind it ends with the window, after its timers."""
+    engine = Engine.of(Living(), fixed())
+    engine.add(("a", W1, 1, at * US))
+    engine.advance(30 * US, 1 * US)
+
+    assert [(left, [1])] == [value for value, *_ in engine.outputs]
+    assert ({}, 0) == (engine.cells, len(engine.timers))
+
+
+def test_what_is_over_takes_no_memory() -> None:
+    engine = Engine.of(Living(), fixed(lateness=30))
+    engine.advance(0, 0)
+    engine.add(("a", W1, 1, US))
+    engine.advance(20 * US, 20 * US)
+
+    assert ({}, 0) == (engine.cells, len(engine.timers))

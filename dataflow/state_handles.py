@@ -1,0 +1,407 @@
+"""Handles of state: what ``process`` and the methods of timers get for the specs of `dataflow.user_state`.
+
+A handle is the state of one key and window, for the duration of one call.  What it returns is the caller's own: to
+change it changes no state.
+
+**Invariant:** state that is empty is not kept: a key whose state has been cleared takes no memory.
+**Invariant:** what is read comes in an order that is the same in every process and after a restart.
+
+Names are Apache Beam's (`apache_beam.transforms.userstate`; of maps, its Java SDK's `MapState`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, MutableMapping
+from datetime import datetime
+from operator import itemgetter
+from typing import Any, Protocol
+
+import attrs
+
+from dataflow.combine_fn import CombineFn
+from dataflow.errors import PipelineError
+from dataflow.user_state import (
+    TTL,
+    BagStateSpec,
+    CombiningValueStateSpec,
+    MapStateSpec,
+    OrderedListStateSpec,
+    SetStateSpec,
+    SetTimer,
+    StateSpec,
+    TimerName,
+)
+from windowing.time_domain import TimeDomain
+from windowing.timestamps import TimestampLike, to_datetime, to_timestamp_us
+
+_TIME_US = itemgetter(0)
+
+
+@attrs.frozen
+class Lifetime:
+    """When a piece of state ends that is written now, and the timers of which one will clear it.
+
+    Attributes:
+        ends_us: an instant of the domain of the spec, in microseconds.
+        output_us: the event time of the call, in microseconds.
+    """
+
+    timers: MutableMapping[TimerName, SetTimer]
+    ends_us: int
+    output_us: int
+
+    @classmethod
+    def of(
+        cls,
+        spec: StateSpec,
+        timers: MutableMapping[TimerName, SetTimer],
+        timestamp_us: int,
+        now_us: int,
+    ) -> Lifetime | None:
+        """What a write has to prolong; None: the state has no time to live.
+
+        Args:
+            spec: of the state.
+            timers: of its key and window.
+            timestamp_us: the event time of the call, in microseconds.
+            now_us: the processing time of the call, likewise.
+        """
+        if spec.ttl_us is None:
+            return None
+        start_us = timestamp_us if spec.ttl_domain is TimeDomain.EVENT else now_us
+        return cls(timers, start_us + spec.ttl_us, timestamp_us)
+
+    def begin(self, name: str) -> None:
+        """Have a state live from now on; never shorter than before, as elements may come out of order."""
+        ends_us, _ = self.timers.pop((TTL, name), (self.ends_us, 0))
+        self.timers[TTL, name] = max(ends_us, self.ends_us), self.output_us
+
+    def end(self, name: str) -> None:
+        """Have a state live no more, because it is gone."""
+        self.timers.pop((TTL, name), None)
+
+
+@attrs.frozen
+class _State:
+    _values: dict[str, Any]
+    _name: str
+    _lifetime: Lifetime | None = None
+
+    def clear(self) -> None:
+        """Delete all of it."""
+        self._values.pop(self._name, None)
+        if self._lifetime is not None:
+            self._lifetime.end(self._name)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing."""
+        return self._name not in self._values
+
+    def _wrote(self) -> None:
+        if self._lifetime is not None:
+            self._lifetime.begin(self._name)
+
+
+@attrs.frozen
+class ReadModifyWriteState(_State):
+    """Handle of a `ReadModifyWriteStateSpec`."""
+
+    def read(self) -> Any:
+        """The value; None if there is none."""
+        return self._values.get(self._name)
+
+    def write(self, value: Any) -> None:
+        """Replace the value."""
+        self._values[self._name] = value
+        self._wrote()
+
+
+@attrs.frozen
+class BagState(_State):
+    """Handle of a `BagStateSpec`."""
+
+    def read(self) -> list[Any]:
+        """The values in the order they were added."""
+        return list(self._values.get(self._name, ()))
+
+    def add(self, value: Any) -> None:
+        """Add a value."""
+        self._values.setdefault(self._name, []).append(value)
+        self._wrote()
+
+
+@attrs.frozen
+class _Hashed(_State):
+    """What is kept as a dict: of these, unlike sets, the order is the same in every process."""
+
+    def _found(self) -> dict[Any, Any]:
+        return self._values.get(self._name) or {}
+
+    def _has(self, key: Any) -> bool:
+        _check_hashable(self._name, key)
+        return key in self._found()
+
+    def _put(self, key: Any, value: Any) -> None:
+        _check_hashable(self._name, key)
+        self._values.setdefault(self._name, {})[key] = value
+        self._wrote()
+
+    def _pop(self, key: Any) -> Any:
+        _check_hashable(self._name, key)
+        found = self._found()
+        if key not in found:
+            return None
+        value = found.pop(key)
+        if found:
+            self._wrote()
+        else:
+            self.clear()
+        return value
+
+
+@attrs.frozen
+class SetState(_Hashed):
+    """Handle of a `SetStateSpec`."""
+
+    def read(self) -> list[Any]:
+        """The values, in the order in which they were first added."""
+        return list(self._found())
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is in the set.
+
+        Raises:
+            PipelineError: it cannot be hashed.
+        """
+        return self._has(value)
+
+    def add(self, value: Any) -> bool:
+        """Add a value; returns whether it was not there before.
+
+        Raises:
+            PipelineError: it cannot be hashed.
+        """
+        is_new = not self._has(value)
+        if is_new:
+            self._put(value, None)
+        else:
+            self._wrote()
+        return is_new
+
+    def remove(self, value: Any) -> None:
+        """Remove a value, if it is there.
+
+        Raises:
+            PipelineError: it cannot be hashed.
+        """
+        self._pop(value)
+
+
+@attrs.frozen
+class MapState(_Hashed):
+    """Handle of a `MapStateSpec`."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key.
+
+        Args:
+            key: of the map; it has nothing to do with the key that the state is of.
+            default: returned if the key has no value.
+
+        Raises:
+            PipelineError: the key cannot be hashed.
+        """
+        return self._found()[key] if self._has(key) else default
+
+    def contains(self, key: Any) -> bool:
+        """Whether a key has a value.
+
+        Raises:
+            PipelineError: the key cannot be hashed.
+        """
+        return self._has(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key.
+
+        Args:
+            key: of the map.
+            value: replaces the one that it had.
+
+        Raises:
+            PipelineError: the key cannot be hashed.
+        """
+        self._put(key, value)
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        """Set the value of a key that has none; returns the one that it had, or None.
+
+        Args:
+            key: of the map.
+            value: set if there is none.
+
+        Raises:
+            PipelineError: the key cannot be hashed.
+        """
+        if self._has(key):
+            return self._found()[key]
+        self._put(key, value)
+        return None
+
+    def remove(self, key: Any) -> Any:
+        """Remove a key; returns the value that it had, or None.
+
+        Raises:
+            PipelineError: the key cannot be hashed.
+        """
+        return self._pop(key)
+
+    def keys(self) -> list[Any]:
+        """The keys, in the order in which they were first put."""
+        return list(self._found())
+
+    def values(self) -> list[Any]:
+        """The values, in the order of `keys`."""
+        return list(self._found().values())
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Pairs of key and value, in the order of `keys`."""
+        return list(self._found().items())
+
+
+def _check_hashable(name: str, key: Any) -> None:
+    try:
+        hash(key)
+    except TypeError:
+        raise PipelineError(
+            f"state {name!r} cannot have {key!r}: values of this type cannot be hashed",
+            detail=f"type {type(key).__qualname__}",
+            hint="use a tuple for a list, and a frozen class for one that can be changed",
+        ) from None
+
+
+@attrs.frozen
+class OrderedListState(_State):
+    """Handle of an `OrderedListStateSpec`: of equal timestamps, the value that was added first comes first."""
+
+    def add(self, element: tuple[TimestampLike, Any]) -> None:
+        """Add a pair of timestamp and value.
+
+        Raises:
+            PipelineError: it is not a pair.
+            TimeError: the timestamp is not an instant.
+        """
+        if not isinstance(element, tuple) or len(element) != 2:
+            raise PipelineError(
+                f"state {self._name!r} takes a pair of timestamp and value, not {element!r}",
+                hint="e.g. prices.add((timestamp, value))",
+            )
+        time, value = element
+        time_us, entries = to_timestamp_us(time), self._values.setdefault(self._name, [])
+        entries.insert(bisect_right(entries, time_us, key=_TIME_US), (time_us, value))
+        self._wrote()
+
+    def read(self) -> list[tuple[datetime, Any]]:
+        """All pairs of timestamp, in UTC, and value, by time."""
+        return _dated(self._entries())
+
+    def read_range(self, start: TimestampLike, end: TimestampLike) -> list[tuple[datetime, Any]]:
+        """The pairs from an instant on, and before another.
+
+        Args:
+            start: the first instant that belongs to the range.
+            end: the first instant behind it.
+
+        Raises:
+            TimeError: one is not an instant.
+        """
+        return _dated(self._entries()[self._range(start, end)])
+
+    def clear_range(self, start: TimestampLike, end: TimestampLike) -> None:
+        """Delete the pairs from an instant on, and before another.
+
+        Args:
+            start: the first instant that belongs to the range.
+            end: the first instant behind it.
+
+        Raises:
+            TimeError: one is not an instant.
+        """
+        entries = self._entries()
+        found = self._range(start, end)
+        if found.start == found.stop:
+            return
+        del entries[found]
+        if entries:
+            self._wrote()
+        else:
+            self.clear()
+
+    def _entries(self) -> list[tuple[int, Any]]:
+        return self._values.get(self._name) or []
+
+    def _range(self, start: TimestampLike, end: TimestampLike) -> slice:
+        entries = self._entries()
+        first = bisect_left(entries, to_timestamp_us(start), key=_TIME_US)
+        return slice(first, max(first, bisect_left(entries, to_timestamp_us(end), key=_TIME_US)))
+
+
+def _dated(entries: Iterable[tuple[int, Any]]) -> list[tuple[datetime, Any]]:
+    return [(to_datetime(time_us), value) for time_us, value in entries]
+
+
+@attrs.frozen
+class CombiningValueState(_State):
+    """Handle of a `CombiningValueStateSpec`."""
+
+    _combine_fn: CombineFn = attrs.field(kw_only=True)
+
+    def read(self) -> Any:
+        """The result so far; that of nothing if nothing was added."""
+        return self._combine_fn.extract_output(self._accumulator())
+
+    def add(self, value: Any) -> None:
+        """Add a value."""
+        self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
+        self._wrote()
+
+    def _accumulator(self) -> Any:
+        if self._name in self._values:
+            return self._values[self._name]
+        return self._combine_fn.create_accumulator()
+
+
+class Clearable(Protocol):
+    """A handle of state or of a timer."""
+
+    def clear(self) -> None:
+        """Delete all of it."""
+
+
+def clear_all(*handles: Clearable) -> None:
+    """Clear several pieces of state and timers, so that nothing of a key remains."""
+    for each in handles:
+        each.clear()
+
+
+def handle_of(spec: StateSpec, values: dict[str, Any], lifetime: Lifetime | None) -> _State:
+    """The handle of a piece of state.
+
+    Args:
+        spec: of the state.
+        values: of its key and window, by name; changed in place.
+        lifetime: what a write prolongs; None: the state has no time to live.
+    """
+    if isinstance(spec, CombiningValueStateSpec):
+        return CombiningValueState(values, spec.name, lifetime, combine_fn=spec.combine_fn)
+    return _HANDLES.get(type(spec), ReadModifyWriteState)(values, spec.name, lifetime)
+
+
+_HANDLES: dict[type[StateSpec], type[_State]] = {
+    BagStateSpec: BagState,
+    SetStateSpec: SetState,
+    MapStateSpec: MapState,
+    OrderedListStateSpec: OrderedListState,
+}
