@@ -41,6 +41,7 @@ from dataflow.options import PipelineOptions, parse_options
 from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform, ptransform_fn
 from dataflow.record_ids import RecordIds
+from dataflow.row_expressions import RowExpression, col
 from dataflow.runner import PipelineResult, PipelineState, Runner
 from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
 from dataflow.set_aside import SetAside
@@ -248,6 +249,7 @@ __all__ = [
     "Reify",
     "Repeatedly",
     "Reshuffle",
+    "RowExpression",
     "Runner",
     "Sample",
     "SampleCombineFn",
@@ -300,6 +302,7 @@ __all__ = [
     "WithTimestamps",
     "WriteToPostgres",
     "associative",
+    "col",
     "duration",
     "instant",
     "merge_overlapping",

@@ -6,9 +6,13 @@ Elements are typed rows, any objects with these attributes, or mappings with the
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dataflow.errors import PipelineError
+import pyarrow as pa
 
-#: A field by its name, or a function of an element.
+from dataflow.columns import Rows
+from dataflow.errors import PipelineError
+from dataflow.row_expressions import RowExpression
+
+#: A field by its name, or a function of an element, which may be a `RowExpression`.
 Expression = str | Callable[[Any], Any]
 
 
@@ -38,3 +42,15 @@ def field_value(element: Any, wanted: Expression) -> Any:
     if not isinstance(wanted, str):
         return wanted(element)
     return element[wanted] if isinstance(element, Mapping) else getattr(element, wanted)
+
+
+def field_column(rows: Rows, wanted: Expression) -> pa.Array | None:
+    """The values of a field for all rows; None where they have to be asked one by one.
+
+    Args:
+        rows: the elements.
+        wanted: the field.
+    """
+    if isinstance(wanted, str):
+        return rows.column(wanted)
+    return wanted.column(rows) if isinstance(wanted, RowExpression) else None

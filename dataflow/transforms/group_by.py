@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import pyarrow as pa
 
 from dataflow.column_fn import ColumnFunction
 from dataflow.columns import PairColumns, Rows
@@ -19,10 +20,13 @@ from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.rows import row_class
-from dataflow.transforms.fields import Expression, check_expression, field_value
+from dataflow.transforms.fields import Expression, check_expression, field_column, field_value
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.par_do import Map
 from windowing.window import Window
+
+#: The key of all elements where they are not grouped by any field.
+_NO_KEY = 0
 
 
 @attrs.frozen
@@ -39,24 +43,28 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
     Each `aggregate_field` adds a field to the results, which are rows: a named tuple with the key's fields and these,
     for each key, window and firing, as `CombinePerKey` gives them.
     Without any the results are ``(key, elements)``, as those of `GroupByKey`; the key is the field's value, or where
-    there are several a tuple.
+    there are several a tuple.  Without any field the aggregates are of all elements of a window, and there is a row
+    where there is an element.
 
-    Example::
+    Examples::
 
         events | df.GroupBy("user_id").aggregate_field("amount", sum, "total")
+        events | df.GroupBy().aggregate_field(df.col("price") * df.col("pieces"), sum, "turnover")
 
     Args:
         *fields: names of fields.
-        **computed: further fields of the key by their names: the name of a field, or a function of the element.
+        **computed: further fields of the key by their names: the name of a field, an expression (`df.col`), or a
+            function of the element.
 
     Raises:
-        PipelineError: there is no field, or a name is no possible one or given twice.
+        PipelineError: a name is no possible one or given twice; when applied, there is neither a field nor an
+            aggregate.
     """
 
     def __init__(self, *fields: str, **computed: Expression) -> None:
         self._keys: dict[str, Expression] = {**{name: name for name in fields}, **computed}
         self._aggregates: tuple[_Aggregate, ...] = ()
-        if not self._keys or len(self._keys) < len(fields) + len(computed):
+        if len(self._keys) < len(fields) + len(computed):
             raise PipelineError(
                 f"GroupBy needs fields to group by, each once, not {[*fields, *computed]}",
                 hint='e.g. df.GroupBy("user_id")',
@@ -71,7 +79,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
         """Add an aggregate.
 
         Args:
-            field: the name of a field, or a function of the element.
+            field: the name of a field, an expression (`df.col`), or a function of the element.
             combine_fn: as for `CombinePerKey`: ``sum``, ``min``, ``max``, ``df.CountCombineFn()``, ...; any other
                 function is called on all values of the group.
             name: of the field with the result.
@@ -88,8 +96,17 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
         return f"GroupBy({', '.join(self._keys)})"
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
-        """Keys and values, the grouping, and rows."""
+        """Keys and values, the grouping, and rows.
+
+        Raises:
+            PipelineError: there is neither a field nor an aggregate.
+        """
         keys = tuple(self._keys.values())
+        if not self._aggregates and not keys:
+            raise PipelineError(
+                f"{pcoll.pipeline.here()} has neither a field to group by nor an aggregate",
+                hint='df.GroupBy("user_id"), or df.GroupBy().aggregate_field("amount", sum, "total") of all elements',
+            )
         if not self._aggregates:
             return pcoll | "key" >> Map(_WithKey(keys)) | "group" >> GroupByKey()
         combine_fn = TupleCombineFn(*(each.combine_fn for each in self._aggregates))
@@ -98,7 +115,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
             pcoll
             | "key" >> Map(_ToPair(keys, values))
             | "combine" >> CombinePerKey(combine_fn)
-            | "rows" >> Map(_ToRow(self._names, is_single=len(keys) == 1))
+            | "rows" >> Map(_ToRow(self._names, len(keys)))
         )
 
     @property
@@ -107,6 +124,8 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
 
 
 def _key(element: Any, keys: tuple[Expression, ...]) -> Any:
+    if not keys:
+        return _NO_KEY
     if len(keys) == 1:
         return field_value(element, keys[0])
     return tuple([field_value(element, each) for each in keys])
@@ -135,27 +154,31 @@ class _ToPair(ColumnFunction):
         if not isinstance(values, Rows):
             return None
         keys, parts = (
-            [values.column(each) if isinstance(each, str) else None for each in expressions]
+            [field_column(values, each) for each in expressions]
             for expressions in (self.keys, self.values)
         )
         if any(each is None for each in (*keys, *parts)):
             return None
+        keys = keys or [pa.repeat(_NO_KEY, len(values))]
         return PairColumns(tuple(keys), tuple(parts), is_single=len(keys) == 1)
 
 
 @attrs.frozen
 class _ToRow(ColumnFunction):
     names: tuple[str, ...]
-    is_single: bool = attrs.field(kw_only=True)
+    keys: int
 
     def __call__(self, element: tuple[Any, tuple[Any, ...]], /) -> Any:
         key, results = element
         row_type = row_class(self.names)
-        return row_type(key, *results) if self.is_single else row_type(*key, *results)
+        if not self.keys:
+            return row_type(*results)
+        return row_type(key, *results) if self.keys == 1 else row_type(*key, *results)
 
     def on_columns(
         self, values: Sequence[Any], windows: Sequence[Window] | None
     ) -> Sequence[Any] | None:
         if not isinstance(values, PairColumns):
             return None
-        return Rows.of(row_class(self.names), self.names, [*values.keys, *values.values])
+        keys = values.keys if self.keys else ()
+        return Rows.of(row_class(self.names), self.names, [*keys, *values.values])

@@ -13,7 +13,7 @@ from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.rows import row_class
-from dataflow.transforms.fields import Expression, check_expression, field_value
+from dataflow.transforms.fields import Expression, check_expression, field_column, field_value
 from dataflow.transforms.par_do import Map
 from windowing.window import Window
 
@@ -22,11 +22,12 @@ class Select(PTransform[PCollection[Any], PCollection[Any]]):
     """A row, which is a named tuple, with some fields of each element: ``df.Select("user", total=add)``.
 
     Elements are typed rows, any objects with these attributes, or mappings with these keys.  Where they are columns,
-    and no field is computed by a function, so are the rows.
+    and fields are names or expressions (`df.col`), so are the rows.
 
     Args:
         *fields: names of fields.
-        **computed: further fields of the row by their names: the name of a field, or a function of the element.
+        **computed: further fields of the row by their names: the name of a field, an expression (`df.col`), or a
+            function of the element.
 
     Raises:
         PipelineError: there is no field, or a name is no possible one or given twice.
@@ -72,9 +73,7 @@ class _ToRow(ColumnFunction):
     ) -> Sequence[Any] | None:
         if not isinstance(values, Rows):
             return None
-        columns = [
-            values.column(each) if isinstance(each, str) else None for each in self.expressions
-        ]
+        columns = [field_column(values, each) for each in self.expressions]
         if any(each is None for each in columns):
             return None
         return Rows.of(row_class(self.names), self.names, columns)

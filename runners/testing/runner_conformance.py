@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import attrs
+import pyarrow as pa
 
 import dataflow as df
 from dataflow.testing import assert_that, contains_in_any_order
@@ -158,6 +159,19 @@ def _co_group(p: df.Pipeline) -> df.PCollection[Any]:
     return grouped | df.MapTuple(lambda key, lists: (key, sorted(lists[0]), lists[1]))
 
 
+class _AsColumns(df.DoFn):
+    def process_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch
+
+
+def _expressions(p: df.Pipeline) -> df.PCollection[Any]:
+    sales = p | df.Create([_Sale("Oslo", 3), _Sale("Rome", 4), _Sale("Oslo", 5)])
+    large = sales | df.ParDo(_AsColumns()) | df.Filter(df.col("amount") % 2 == 1)
+    by_shop = large | df.GroupBy("shop").aggregate_field(df.col("amount") * 2 + 1, sum, "total")
+    of_all = large | df.GroupBy().aggregate_field(-df.col("amount"), min, "least")
+    return (by_shop | "shops" >> df.Map(tuple), of_all | "all" >> df.Map(tuple)) | df.Flatten()
+
+
 def _reshuffle(p: df.Pipeline) -> df.PCollection[Any]:
     pairs = p | df.Create(stamped([(("a", 1), 5), (("b", 2), 6), (("a", 3), 70)]))
     windowed = pairs | df.WindowInto(df.Sessions(10)) | df.Reshuffle()
@@ -296,6 +310,7 @@ PROGRAMS: Sequence[Program] = (
         ),
         [("Oslo", 6)],
     ),
+    Program("col", _expressions, [("Oslo", 18), (-5,)]),
     Program("Reify", _windows, [(1, 5.0, 0), (2, 65.0, 60_000_000)]),
     Program(
         "Reify of values",

@@ -112,16 +112,22 @@ class DoFnInvoker:
         self._outputs.emit_finished(outputs)
 
     def _run_map(self, bundle: Bundle) -> None:
-        if isinstance(self._call, ColumnFunction):
-            column = self._call.on_columns(bundle.values, bundle.windows)
-            if column is not None:
-                self._outputs.emit(self._outputs.main, bundle.with_values(column))
-                return
+        column = self._column(bundle)
+        if column is not None:
+            self._outputs.emit(self._outputs.main, bundle.with_values(column))
+            return
         values = self._called(bundle)
         self._outputs.emit_outputs(bundle, None, values)
 
+    def _column(self, bundle: Bundle) -> Sequence[Any] | None:
+        """The outputs of a function that can take a whole column of elements, where it can take this one."""
+        if isinstance(self._call, ColumnFunction):
+            return self._call.on_columns(bundle.values, bundle.windows)
+        return None
+
     def _run_filter(self, bundle: Bundle) -> None:
-        keep = self._called(bundle)
+        keep = self._column(bundle)
+        keep = self._called(bundle) if keep is None else keep
         indexes = list(compress(range(len(bundle)), keep))
         if len(indexes) == len(bundle):
             self._outputs.emit(self._outputs.main, bundle)

@@ -71,6 +71,45 @@ def test_functions_in_place_of_fields() -> None:
         assert_that(found, contains_in_any_order([("O", -6), ("R", -5)]))
 
 
+def test_expressions_in_place_of_fields() -> None:
+    with df.Pipeline() as p:
+        found = (
+            p
+            | df.Create([Sale(*sale) for sale in SALES])
+            | df.Filter(df.col("amount") != 4)
+            | df.Select("shop", twice=df.col("amount") * 2)
+            | df.GroupBy("shop", is_large=df.col("twice") > 6).aggregate_field(
+                df.col("twice") + 1, sum, "total"
+            )
+        )
+        assert_that(
+            found,
+            contains_in_any_order([("Oslo", False, 7), ("Oslo", True, 13), ("Rome", True, 11)]),
+        )
+
+
+def test_without_fields_the_aggregates_are_of_all_elements_of_a_window() -> None:
+    sales = [at(second, Sale(*sale)) for second, sale in enumerate(SALES)]
+    with df.Pipeline() as p:
+        found = (
+            p
+            | df.Create(sales)
+            | df.WindowInto(df.FixedWindows(3))
+            | df.GroupBy()
+            .aggregate_field("amount", sum, "total")
+            .aggregate_field("shop", max, "last")
+        )
+        assert_that(found, contains_in_any_order([(12, "Rome"), (6, "Oslo")]))
+        names = found | df.Map(lambda row: row._fields)
+        assert_that(names, contains_in_any_order([("total", "last")] * 2), label="names")
+
+
+def test_neither_fields_nor_aggregates_are_refused() -> None:
+    p = df.Pipeline()
+    with pytest.raises(df.PipelineError, match="has neither a field to group by nor an aggregate"):
+        p | df.Create([Sale("Oslo", 1, 3)]) | df.GroupBy()
+
+
 def test_without_aggregates_elements_are_grouped() -> None:
     with df.Pipeline() as p:
         found = (
@@ -150,7 +189,6 @@ def test_a_bound_cannot_be_added_to_anything() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        df.GroupBy,
         lambda: df.GroupBy("shop", "shop"),
         lambda: df.GroupBy("shop", shop="till"),
         lambda: df.GroupBy("no name"),
