@@ -83,6 +83,7 @@ from dataflow.transforms.partition import Partition
 from dataflow.transforms.reify import Reify
 from dataflow.transforms.reshuffle import Reshuffle
 from dataflow.transforms.select import Select
+from dataflow.transforms.side_inputs import AsDict, AsIter, AsList, AsMultiMap, AsSingleton
 from dataflow.transforms.tee import Tee
 from dataflow.transforms.to_string import ToString
 from dataflow.transforms.tuples import FlatMapTuple, MapTuple
@@ -164,6 +165,11 @@ __all__ = [
     "ApproximateUnique",
     "ApproximateUniqueCombineFn",
     "ArrivalOrderWarning",
+    "AsDict",
+    "AsIter",
+    "AsList",
+    "AsMultiMap",
+    "AsSingleton",
     "AtPeriod",
     "BagStateSpec",
     "BatchElements",

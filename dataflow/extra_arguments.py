@@ -3,6 +3,9 @@
 ``df.Map(f, 3, unit="m")`` calls ``f(element, 3, unit="m")``.  A parameter whose default asks for something, such as
 ``window=df.DoFn.WindowParam``, takes no positional argument: the runner fills it in.  The request may also be given as
 an argument, ``df.Map(f, at=df.DoFn.TimestampParam)``.
+
+An argument may stand for the view of a side input (`dataflow.views`): then the function is called with what the element
+is with, and the views that belong to it take the places of these arguments.
 """
 
 import inspect
@@ -15,6 +18,7 @@ import attrs
 from dataflow.do_fn import DoFnParam, nondeterministic
 from dataflow.errors import PipelineError
 from dataflow.user_state import StateParam, TimerParam
+from dataflow.views import View, ViewArgument, WithViews
 
 _Parameters = list[inspect.Parameter]
 _ONE_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -29,6 +33,10 @@ class ExtraArguments:
 
     def __bool__(self) -> bool:
         return bool(self.args or self.kwargs)
+
+    def has(self, kind: type) -> bool:
+        """Whether an argument is of a class."""
+        return any(isinstance(each, kind) for each in (*self.args, *self.kwargs.values()))
 
     def bound(self, call: Callable[..., Any], what: str) -> Callable[..., Any]:
         """A function of the element, and of what the runner fills in, that adds the arguments; ``call`` if none.
@@ -45,20 +53,31 @@ class ExtraArguments:
         try:
             signature = inspect.signature(call)
         except (TypeError, ValueError):
-            return partial(
-                _Followed(call, self.args, None), **self.kwargs
-            )  # a built-in: unknown until it is called
+            # A built-in: unknown until it is called.
+            return self._made(call, dict(self.kwargs), self.args, None, what)
         try:
             named, behind = self._placed(signature)
             signature.bind(object(), *behind, **named)
         except TypeError as error:
             raise _misfit(call, signature, self, error, what) from None
-        plain = _Followed(call, behind, signature) if behind else call
-        made = partial(plain, **named)
-        made.__name__ = getattr(call, "__name__", type(call).__name__)  # type: ignore[attr-defined]
+        return self._made(call, named, behind, signature, what)
+
+    def _made(
+        self,
+        call: Callable[..., Any],
+        named: dict[str, Any],
+        behind: tuple[Any, ...],
+        signature: inspect.Signature | None,
+        what: str,
+    ) -> Callable[..., Any]:
+        make = partial(_with_arguments, call, signature)
+        made: Any = make(named, behind)
+        if self.has(ViewArgument):
+            made = _Seeing(make, named, behind, what)
+        made.__name__ = getattr(call, "__name__", type(call).__name__)
         if getattr(call, "__dataflow_nondeterministic__", False):
             nondeterministic(made)
-        return made
+        return made  # type: ignore[no-any-return]
 
     def _placed(self, signature: inspect.Signature) -> tuple[dict[str, Any], tuple[Any, ...]]:
         """The arguments by the names of their parameters, and those that have to be positional.
@@ -124,6 +143,61 @@ class _Followed:
         if first.kind not in _ONE_PLACE:
             first = inspect.Parameter("element", inspect.Parameter.POSITIONAL_ONLY)
         return self._signature.replace(parameters=[first, *named, *kept])
+
+
+def _with_arguments(
+    call: Callable[..., Any],
+    signature: inspect.Signature | None,
+    named: Mapping[str, Any],
+    behind: tuple[Any, ...],
+) -> Callable[..., Any]:
+    plain = _Followed(call, behind, signature) if behind or signature is None else call
+    return partial(plain, **named)
+
+
+class _Seeing:
+    """A function of an element that is with its views, which are arguments.
+
+    Args:
+        make: adds arguments, by their names and behind the element, to the user's function.
+        named: the arguments by their names.
+        behind: those behind the element.
+        what: names the transform in an error.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Mapping[str, Any], tuple[Any, ...]], Callable[..., Any]],
+        named: Mapping[str, Any],
+        behind: tuple[Any, ...],
+        what: str,
+    ) -> None:
+        self._make, self._named, self._behind, self._what = make, named, behind, what
+        self._call = make(named, behind)
+        self._views: tuple[View, ...] | None = None
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The signature without the arguments that are given already, for `inspect.signature`."""
+        return inspect.signature(self._make(self._named, self._behind))
+
+    def __call__(self, element: WithViews, /, **others: Any) -> Any:
+        # The elements of a window follow each other, and share the tuple of their views.
+        if element.views is not self._views:
+            self._look_at(element.views)
+        return self._call(element.element, **others)
+
+    def _look_at(self, views: tuple[View, ...]) -> None:
+        def seen(argument: Any) -> Any:
+            is_view = isinstance(argument, ViewArgument)
+            return argument.seen(views, self._what) if is_view else argument
+
+        self._views = None
+        self._call = self._make(
+            {name: seen(each) for name, each in self._named.items()},
+            tuple([seen(each) for each in self._behind]),
+        )
+        self._views = views
 
 
 def _behind_the_element(signature: inspect.Signature) -> Iterator[inspect.Parameter]:

@@ -84,6 +84,42 @@ class StatefulParDo:
 
 
 @attrs.frozen
+class SideWindows:
+    """How the windows of a side input relate to those of the elements that see it.
+
+    Attributes:
+        window_fn: its windows, which do not merge.
+        allowed_lateness_us: how long after the end of a window something of it may come.
+        fires_once: whether a window has one pane at most.
+        is_retracted: whether a pane takes back what depended on the former one; else elements that were emitted stay
+            as they are.
+        is_cumulative: whether each pane has all of the window; else an empty pane says nothing about it.
+    """
+
+    window_fn: WindowFn
+    allowed_lateness_us: int
+    fires_once: bool
+    is_retracted: bool
+    is_cumulative: bool
+
+
+@attrs.frozen
+class SideInputs:
+    """Elements, the first input, with the views of side inputs, the other inputs, that belong to them.
+
+    Elements come as ``(shard, (None, element))``, and are emitted as `WithViews`; the panes of side input ``n`` come as
+    ``(shard, (n, elements))`` to every shard.
+
+    Attributes:
+        sides: as many as there are side inputs.
+        waits_for_end: whether elements wait for the last pane that is on time, and not for the first.
+    """
+
+    sides: tuple[SideWindows, ...]
+    waits_for_end: bool = False
+
+
+@attrs.frozen
 class Flatten:
     """The union of the inputs."""
 
@@ -101,7 +137,7 @@ class WriteTable:
 
 
 #: Operations that need the elements of a key in one place; each begins a stage.
-KeyedOperation = Group | StatefulParDo
+KeyedOperation = Group | StatefulParDo | SideInputs
 Operation = Read | ParDo | AssignWindows | KeyedOperation | Flatten | Changelog | WriteTable
 
 

@@ -44,7 +44,7 @@ def common_strategy(
     strategies = {name: each.node.strategy for name, each in pcolls.items()}
     pipeline = next(iter(pcolls.values())).pipeline
     graph = pipeline.graph()
-    windows = {name: _windows_of(graph, each) for name, each in pcolls.items()}
+    windows = {name: windows_of(graph, each) for name, each in pcolls.items()}
     is_same_but_windows = len({each.frozen() for each in strategies.values()}) == 1
     have_same_windows = len(set(windows.values())) == 1
     if len(set(strategies.values())) == 1 and (have_same_windows or not is_join):
@@ -69,8 +69,13 @@ def common_strategy(
     return next(iter(strategies.values())).frozen()
 
 
-def _windows_of(graph: PipelineGraph, pcoll: PCollection[Any]) -> frozenset[WindowFn]:
-    """The window functions that gave the elements their windows."""
+def windows_of(graph: PipelineGraph, pcoll: PCollection[Any]) -> frozenset[WindowFn]:
+    """The window functions that gave the elements their windows.
+
+    Args:
+        graph: of the pipeline.
+        pcoll: the collection.
+    """
     strategy = pcoll.node.strategy
     if not _is_frozen(strategy):
         return frozenset({strategy.window_fn})

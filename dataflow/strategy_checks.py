@@ -39,6 +39,7 @@ from dataflow.graph import (
     ParDo,
     PipelineGraph,
     Read,
+    SideInputs,
     StatefulParDo,
     TransformNode,
 )
@@ -287,7 +288,9 @@ def _nearest_if(
         if is_one(node):
             yield node
         else:
-            ahead.extend(producers[each] for each in node.inputs)
+            # Side inputs have windows of their own, which are not those of the elements.
+            inputs = node.inputs[:1] if isinstance(node.operation, SideInputs) else node.inputs
+            ahead.extend(producers[each] for each in inputs)
 
 
 def _warn(fact: str, *, detail: str, hint: str) -> None:

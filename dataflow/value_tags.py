@@ -26,6 +26,7 @@ from dataflow.serialization import read_as, written_as
 from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
 from dataflow.typed_keys import TypedKey
+from dataflow.views import View, WithViews
 from triggers.after_watermark import Phases
 from triggers.parts import Fired
 from triggers.repeatedly import Finished
@@ -61,6 +62,11 @@ ATTRS: dict[str, type] = {
     "timestamped value": TimestampedValue,
     "windowed value": WindowedValue,
 }
+#: Classes with other fields than those that are written, which are the arguments that make them, by their tags.
+OTHERS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "view": (View, ("contents",)),
+    "with views": (WithViews, ("element", "views")),
+}
 #: Classes of names, by their tags.
 ENUMS: dict[str, type[Enum]] = {"pane timing": PaneTiming, "time domain": TimeDomain}
 
@@ -82,6 +88,13 @@ def tag_attrs(tags: Mapping[str, type]) -> None:
         is_public = not hasattr(kind, "__attrs_init__")
         names = [field.alias for field in fields]
         read_as(tag, kind if is_positional and is_public else partial(_made, kind, names))
+
+
+def tag_others(tags: Mapping[str, tuple[type, Sequence[str]]]) -> None:
+    """Give tags to classes, of which the fields that are named are written."""
+    for tag, (kind, names) in tags.items():
+        written_as(tag, kind, _fields_of(names))
+        read_as(tag, kind)
 
 
 def tag_enums(tags: Mapping[str, type[Enum]]) -> None:
@@ -116,4 +129,5 @@ written_as("key", TypedKey, _encoded_of)
 read_as("key", key_of_form)
 tag_tuples(TUPLES)
 tag_attrs(ATTRS)
+tag_others(OTHERS)
 tag_enums(ENUMS)

@@ -35,6 +35,7 @@ from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
 from dataflow.set_aside import Origin
+from dataflow.views import View, WithViews
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import (
     NOTHING,
@@ -338,6 +339,9 @@ VALUES: dict[str, Any] = {
     ),
     "timestamped value": df.TimestampedValue("x", NOON),
     "windowed value": df.WindowedValue("x", NOON, FIRST),
+    "view": View([("k", 1)]),
+    "with views": WithViews("x", (View([1]), View([]))),
+    "emitted": EmittedPane("x", 59_999_999, FIRST, LATE_PANE, {"Map(guess)": [[5], []]}),
     "pane timing": PaneTiming.LATE,
     "time domain": TimeDomain.PROCESSING,
     "row": row_class(("name", "size"))("x", 1),

@@ -8,19 +8,17 @@ from typing import Any, Generic, Self, TypeVar, overload
 import attrs
 
 from dataflow.combine_fn import CombineFn, as_combine_fn, combined
-from dataflow.combiners import SumCombineFn
 from dataflow.errors import PipelineError
-from dataflow.graph import MAIN, AssignWindows, Read
-from dataflow.impulse import ImpulseSource
+from dataflow.graph import AssignWindows, Read
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform, changed
 from dataflow.strategy_checks import nearest
+from dataflow.transforms.counted import counted_at_the_end
 from dataflow.transforms.fanout import check_fanout
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.rewindowed import Rewindowed
-from triggers.accumulation import AccumulationMode
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
 
@@ -102,35 +100,17 @@ class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[O
 
 
 class _Default(PTransform[PCollection[Any], PCollection[Any]]):
-    """The result of nothing, if the input is empty when it has ended.
-
-    Elements are counted apart, whatever the trigger of the input is: it sees no element that is not the user's.
-    """
+    """The result of nothing, if the input is empty when it has ended."""
 
     def __init__(self, combine_fn: CombineFn, strategy: WindowingStrategy) -> None:
         self._combine_fn, self._strategy = combine_fn, strategy
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
-        mode = AccumulationMode.DISCARDING
-        if pcoll.node.retracted_by:
-            mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
-        at_the_end = WindowingStrategy(accumulation_mode=mode)
-        impulse = pcoll.pipeline | "impulse" >> _Impulse()
-        counted = (
-            pcoll | "ones" >> Rewindowed(_one, at_the_end),
-            impulse | "zero" >> Rewindowed(_zero, at_the_end),
-        ) | "both" >> Flatten()
         return (
-            counted
-            | "count" >> CombinePerKey(SumCombineFn())
+            counted_at_the_end(pcoll)
             | "of nothing" >> FlatMap(_OfNothing(self._combine_fn))
             | "windows" >> Rewindowed(_same, self._strategy)
         )
-
-
-class _Impulse(PTransform[Any, PCollection[bytes]]):
-    def expand(self, pcoll: Any) -> PCollection[bytes]:
-        return pcoll.add_operation(Read(ImpulseSource()), [], WindowingStrategy())[MAIN]  # type: ignore[no-any-return]
 
 
 class CombineValues(
@@ -210,14 +190,6 @@ def _with_no_key(element: Any) -> tuple[None, Any]:
 
 def _value(element: tuple[None, Any]) -> Any:
     return element[1]
-
-
-def _one(_element: Any) -> tuple[None, int]:
-    return None, 1
-
-
-def _zero(_element: Any) -> tuple[None, int]:
-    return None, 0
 
 
 def _same(element: Any) -> Any:

@@ -29,6 +29,7 @@ from dataflow.pipeline import PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
+from dataflow.transforms.side_inputs import SideInput, with_views
 from dataflow.type_vars import T
 from dataflow.user_code import check_user_code
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
@@ -47,7 +48,7 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
 
     Args:
         fn: the user code.
-        *args: given to ``process`` behind the element, each time; no PCollection.
+        *args: given to ``process`` behind the element, each time; a collection as `AsSingleton`, `AsList` or the like.
         allowed_timestamp_skew: how much earlier than its element an output may be; overrides that of the `DoFn`.
         **kwargs: likewise, by name.
 
@@ -179,7 +180,7 @@ class Map(_CallableTransform[OutT]):
 
     Args:
         fn: called with each element.
-        *args: given to the function behind the element, each time; no PCollection.
+        *args: given to the function behind the element, each time; a collection as `AsSingleton`, `AsList` or the like.
         allowed_timestamp_skew: how far the event time of an output may lie before that of its element; seconds where it
             is a number.
         **kwargs: given to the function by name.
@@ -206,7 +207,7 @@ class FlatMap(_CallableTransform[OutT]):
 
     Args:
         fn: called with each element; returns an iterable.
-        *args: given to the function behind the element, each time; no PCollection.
+        *args: given to the function behind the element, each time; a collection as `AsSingleton`, `AsList` or the like.
         allowed_timestamp_skew: how far the event time of an output may lie before that of its element; seconds where it
             is a number.
         **kwargs: given to the function by name.
@@ -233,7 +234,7 @@ class Filter(_CallableTransform[T]):
 
     Args:
         fn: called with each element.
-        *args: given to the function behind the element, each time; no PCollection.
+        *args: given to the function behind the element, each time; a collection as `AsSingleton`, `AsList` or the like.
         **kwargs: given to the function by name.
 
     Raises:
@@ -296,9 +297,17 @@ def _add(
     pipeline = pcoll.pipeline
     here = pipeline.here()
     check_user_code(fn, here)
+    has_side_inputs = arguments.has(SideInput)
     if isinstance(fn, DoFn) and stateful_signature(fn, here, arguments) is not None:
+        if has_side_inputs:
+            raise _stateful_with_side_inputs(fn, here)
         return _add_stateful(fn, pcoll, tags, skew_us, arguments)
     _check_that_arguments_arrive(fn, arguments, here)
+    if has_side_inputs:
+        if isinstance(fn, CallableDoFn) and fn.shape is Shape.FILTER:
+            fn = CallableDoFn(_keeping(fn.function), Shape.FLAT_MAP)
+        arguments.bound(fn.process if isinstance(fn, DoFn) else fn.function, here)
+        pcoll, arguments = with_views(pcoll, arguments)
     if has_process_batch(fn) and is_nondeterministic(fn) and pcoll.node.retracted_by:
         raise PipelineError(
             f"{here} is non-deterministic and takes batches, and its input may be retracted by "
@@ -364,6 +373,27 @@ def _add_stateful(
     return pipeline.add_operation(operation, [pcoll], strategy, tags=tags)
 
 
+def _keeping(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A filter that returns the elements: what it would be asked of is an element with its views."""
+
+    @wraps(fn, updated=())  # so that what its signature asks for is seen
+    def kept(element: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        return [element] if fn(element, *args, **kwargs) else []
+
+    if is_nondeterministic(CallableDoFn(fn, Shape.FILTER)):
+        nondeterministic(kept)
+    return kept
+
+
+def _stateful_with_side_inputs(fn: DoFn, here: str) -> PipelineError:
+    return PipelineError(
+        f"{here} keeps state and has a side input, which would have to be kept for each key",
+        detail=f"{type(fn).__name__} asks for state or timers",
+        hint="put what it needs of the side input into the values before it: "
+        "pairs | df.MapTuple(lambda key, value, side: (key, (value, side)), df.AsSingleton(side)) | ...",
+    )
+
+
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
@@ -374,9 +404,10 @@ def _extra(
     for name, given in (*enumerate(args, 1), *kwargs.items()):
         if isinstance(given, PCollection | PCollectionTuple):
             raise PipelineError(
-                f"{type(transform).__name__} was given a PCollection as an argument, and side inputs are not supported",
+                f"{type(transform).__name__} was given a PCollection as an argument, and not how to see it",
                 detail=f"argument {name}: {given!r}",
-                hint="bring the two together by a key, with df.CoGroupByKey() or df.Join()",
+                hint="give it as df.AsSingleton(pcollection), df.AsList, df.AsIter, df.AsDict or df.AsMultiMap; what "
+                "is large is brought together by a key, with df.CoGroupByKey() or df.Join()",
             )
     return ExtraArguments(args, kwargs)
 

@@ -267,6 +267,72 @@ def _deduplicate(p: df.Pipeline) -> df.PCollection[Any]:
 
 
 _KEYS_AS_SEEN = [(type(key).__name__, repr(key), 3) for key in KINDS_OF_KEYS] * 4
+def _side_inputs(p: df.Pipeline) -> df.PCollection[Any]:
+    """In the global window, each kind once, as an argument by position or by name."""
+    amounts = p | "amounts" >> df.Create([("eur", 2), ("usd", 3)])
+    rates = p | "rates" >> df.Create([("eur", 10), ("usd", 9)])
+    fee = p | "fee" >> df.Create([1])
+    none: df.PCollection[int] = p | "none" >> df.Create([])
+    open_for = p | "open for" >> df.Create(["eur"])
+    paid = amounts | "pay" >> df.Map(
+        lambda each, rates, fee, *, tip: (each[0], each[1] * rates[each[0]] + fee + tip),
+        df.AsDict(rates),
+        df.AsSingleton(fee),
+        tip=df.AsSingleton(none, 0),
+    )
+    seen = paid | "see" >> df.FlatMap(
+        lambda each, names, *, rates: [(*each, rates[name]) for name in names if name == each[0]],
+        df.AsIter(open_for),
+        rates=df.AsMultiMap(rates),
+    )
+    return seen | "keep" >> df.Filter(lambda each, names: each[0] in names, df.AsList(open_for))
+
+
+def _side_windows(p: df.Pipeline) -> df.PCollection[Any]:
+    """A window sees the side window that its last instant is in, which may be empty; times and windows stay."""
+    numbers = p | "numbers" >> df.Create(stamped([(1, 5), (2, 65), (3, 125), (4, 66)])) | MINUTE
+    letters = p | "letters" >> df.Create(stamped([("x", 1), ("y", 61), ("z", 119), ("w", 0)]))
+    by_two = letters | "by two" >> df.WindowInto(df.FixedWindows(120))
+    sides = [letters | "by one" >> MINUTE, by_two]
+    both = numbers | df.Map(
+        lambda x, one, two, at=df.DoFn.TimestampParam: (
+            x,
+            at.timestamp(),
+            sorted(one),
+            sorted(two),
+        ),
+        *map(df.AsList, sides),
+    )
+    return both | df.Reify.Window() | df.MapTuple(lambda x, _, window: (x, window.start_us))
+
+
+def _side_input_of_the_same(p: df.Pipeline) -> df.PCollection[Any]:
+    """The share of each element in the total of its window."""
+    numbers = p | df.Create(stamped([(1, 5), (3, 6), (5, 70)])) | MINUTE
+    total = numbers | df.CombineGlobally(sum).without_defaults()
+    return numbers | df.Map(lambda x, total: x / total, df.AsSingleton(total))
+
+
+def _retracted_side_input(p: df.Pipeline) -> df.PCollection[Any]:
+    """A total that changes is taken back with all that was said of it: in the end only the last is there."""
+    always = df.WindowInto(df.GlobalWindows(), trigger=df.Always(), accumulation_mode=_RETRACTING)
+    numbers = p | "numbers" >> df.Create([1, 2, 3])
+    total = p | "more" >> df.Create([10, 20]) | always | df.CombineGlobally(sum)
+    return numbers | df.Map(lambda x, total: x + total, df.AsSingleton(total, 0)) | _Net()
+
+
+class _Net(df.PTransform[df.PCollection[Any], df.PCollection[Any]]):
+    """Elements that were emitted, without those that were retracted; all are hashable."""
+
+    def expand(self, pcoll: df.PCollection[Any]) -> df.PCollection[Any]:
+        """Sum the signs."""
+        changes = pcoll | df.ToChangelog()
+        signs = changes | df.Map(lambda change: (change.value, change.sign))
+        net = signs | df.WindowInto(df.GlobalWindows()) | df.CombinePerKey(sum)
+        return net | df.FlatMapTuple(lambda value, number: [value] * number)
+
+
+_RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
 
 #: The suite, in reading order.
 PROGRAMS: Sequence[Program] = (
@@ -331,6 +397,19 @@ PROGRAMS: Sequence[Program] = (
         [("a", [0, 2, 4, 6]), ("a", [8, 10]), ("b", [1, 3, 5, 7]), ("b", [9])],
     ),
     Program("keys of classes", _keys_of_classes, [*_KEYS_AS_SEEN]),
+    Program("side inputs", _side_inputs, [("eur", 21, [10])]),
+    Program(
+        "windows of side inputs",
+        _side_windows,
+        [
+            ((1, 5.0, ["w", "x"], ["w", "x", "y", "z"]), 0),
+            ((2, 65.0, ["y", "z"], ["w", "x", "y", "z"]), 60_000_000),
+            ((4, 66.0, ["y", "z"], ["w", "x", "y", "z"]), 60_000_000),
+            ((3, 125.0, [], []), 120_000_000),
+        ],
+    ),
+    Program("side input of the same source", _side_input_of_the_same, [0.25, 0.75, 1.0]),
+    Program("side input that is retracted", _retracted_side_input, [31, 32, 33]),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(
         "kinds of state",

@@ -121,7 +121,7 @@ Cell = WindowState | dict[Window, WindowState]
 
 
 def window_holds(cell_id: CellId, cell: Cell | None) -> Iterator[tuple[Window, int]]:
-    """The windows of a cell that hold the watermark behind the grouping, and their holds in microseconds.
+    """The windows of a cell of a grouping that hold the watermark behind it, and their holds in microseconds.
 
     Args:
         cell_id: of the cell.
@@ -129,7 +129,7 @@ def window_holds(cell_id: CellId, cell: Cell | None) -> Iterator[tuple[Window, i
     """
     states = cell if isinstance(cell, dict) else {cell_id[1]: cell}
     for window, state in states.items():
-        if window is not None and isinstance(state, WindowState) and state.hold_us is not None:
+        if window is not None and state is not None and state.hold_us is not None:
             yield window, state.hold_us
 
 

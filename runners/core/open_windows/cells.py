@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from runners.core.ground.cells import CellId, TimerId, window_holds
+from runners.core.ground.cells import CellId, TimerId
 from runners.core.ground.timers import TimerQueue, Timers
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
@@ -115,7 +115,7 @@ class Cells(OpenWindows):
         """Set cells and timers, and the holds of the cells."""
         assert isinstance(entry, Changes)
         for cell_id, cell in entry.cells:
-            for window, _ in window_holds(cell_id, self.cells.get(cell_id)):
+            for window, _ in self._stage.machine.holds(cell_id, self.cells.get(cell_id)):
                 self.holds.set((cell_id, window), None)
             self._hold_for(cell_id, cell)
             if cell is None:
@@ -127,5 +127,5 @@ class Cells(OpenWindows):
 
     def _hold_for(self, cell_id: CellId, cell: Any) -> None:
         """Hold the watermark for the windows of a cell; None: it is deleted."""
-        for window, hold_us in window_holds(cell_id, cell):
+        for window, hold_us in self._stage.machine.holds(cell_id, cell):
             self.holds.set((cell_id, window), hold_us)

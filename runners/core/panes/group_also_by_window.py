@@ -20,7 +20,7 @@ Dataflow Model, sections 2.2.2 and 2.3.  Reads no clock, touches no store.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from runners.core.ground.cells import (
@@ -31,12 +31,14 @@ from runners.core.ground.cells import (
     LateArrival,
     TimerId,
     WindowState,
+    window_holds,
 )
 from runners.core.panes.merging_cells import Merger, Regrouper, fresh_state
 from runners.core.panes.window_lifecycle import WindowLifecycle, clear
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.partial import LatePartial, Partial
 from triggers.clocks import Clocks
+from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import Elements
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
@@ -63,6 +65,15 @@ class GroupAlsoByWindow:
     def is_merging(self) -> bool:
         """Whether a cell holds all windows of a key."""
         return self._strategy.is_merging
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether cells can have holds."""
+        return self._strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
+
+    def holds(self, cell_id: CellId, cell: Cell | None) -> Iterator[tuple[Window, int]]:
+        """The windows of a cell that hold the watermark behind the grouping, and their holds; see `window_holds`."""
+        return window_holds(cell_id, cell)
 
     @property
     def lifecycle(self) -> WindowLifecycle:

@@ -101,7 +101,7 @@ class Accumulation:
             operation.combine_fn,
             pcollection.strategy,
             is_retracted=pcollection.retracted_by is not None,
-            is_remembered=_is_remembered(graph, node),
+            is_remembered=is_remembered(graph, node),
         )
 
     def pairs(self, bundle: Bundle) -> Sequence[tuple[Any, Any]]:
@@ -238,8 +238,13 @@ def _signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:
     return MultisetCombineFn(combine_fn)
 
 
-def _is_remembered(graph: PipelineGraph, node: TransformNode) -> bool:
-    """Whether there is nondeterministic code behind a grouping, before the next one."""
+def is_remembered(graph: PipelineGraph, node: TransformNode) -> bool:
+    """Whether there is nondeterministic code behind a grouping, before the next one.
+
+    Args:
+        graph: of the pipeline.
+        node: the grouping.
+    """
     reached = set(node.outputs.values())
     for each in graph.transforms:
         if reached.isdisjoint(each.inputs) or isinstance(each.operation, KeyedOperation):

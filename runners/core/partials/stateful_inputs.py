@@ -11,7 +11,7 @@ from typing import Any
 
 from dataflow.canonical_keys import PLAIN_TYPES, CanonicalKeys
 from dataflow.errors import KeyEncodingError
-from dataflow.graph import PipelineGraph, StatefulParDo, TransformNode
+from dataflow.graph import PipelineGraph, SideInputs, StatefulParDo, TransformNode
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.pairs import refuse_other_than_pairs
 from runners.core.partials.lifting import Lifter
@@ -82,6 +82,6 @@ def lifter_of(graph: PipelineGraph, node: TransformNode) -> Lifter | StatefulInp
         graph: of the pipeline.
         node: the grouping or stateful DoFn.
     """
-    if isinstance(node.operation, StatefulParDo):
+    if isinstance(node.operation, StatefulParDo | SideInputs):
         return StatefulInputs(node)
     return Lifter.of(graph, node)

@@ -1,8 +1,8 @@
 """GroupingStage: a grouping and all transforms up to the next one, as every engine runs it.
 
-Joins the state machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn) and the fused transforms after
-it into one step, which takes partials, due timers or a signal, and returns effects and stage outputs.  It keeps no
-state: `runners.core.open_windows` does, and is what engines drive.
+Joins the state machine (`GroupAlsoByWindow`; `StatefulDoFnMachine` for a stateful DoFn, `SideInputsMachine` for side
+inputs) and the fused transforms after it into one step, which takes partials, due timers or a signal, and returns
+effects and stage outputs.  It keeps no state: `runners.core.open_windows` does, and is what engines drive.
 
 The five parts of the paper's GroupByKeyAndWindow, in the order in which a record meets them:
 
@@ -24,7 +24,7 @@ from typing import TypeVar
 import attrs
 
 from dataflow.errors import TransformError, WindowError
-from dataflow.graph import StatefulParDo
+from dataflow.graph import SideInputs, StatefulParDo
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.key_codec import KeyCodec
@@ -32,6 +32,7 @@ from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
 from runners.core.partials.partial import Partial
+from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
 from runners.core.stages.entries import Noted
 from runners.core.stages.percentile_watermark import percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
@@ -236,7 +237,9 @@ class GroupingStage:
 
 def _machine(
     plan: ExecutionPlan, stage: Stage, *, is_time_sorted: bool, tries: int | None
-) -> GroupAlsoByWindow | StatefulDoFnMachine:
+) -> GroupAlsoByWindow | StatefulDoFnMachine | SideInputsMachine:
+    if isinstance(stage.root.operation, SideInputs):
+        return SideInputsMachine(plan.graph, stage.root, is_replay=is_time_sorted)
     if not isinstance(stage.root.operation, StatefulParDo):
         return GroupAlsoByWindow(Accumulation.of(plan.graph, stage.root))
     pcollection = plan.graph.pcollections[stage.root.inputs[0]]

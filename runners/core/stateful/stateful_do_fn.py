@@ -19,7 +19,7 @@ is there (Dataflow Model, section 2.4).
 MillWheel, sections 3.2 and 4.5.  Reads no clock, touches no store.
 """
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -88,6 +88,21 @@ class StatefulDoFnMachine:
     def is_merging(self) -> bool:
         """Whether a cell contains all windows of a key: always False, as state cannot be merged."""
         return False
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether cells can have holds on the watermark behind it: always False."""
+        return False
+
+    def holds(self, cell_id: CellId, cell: KeyedState | None) -> Iterator[tuple[Window, int]]:
+        """The windows of a cell that hold the watermark: none.
+
+        Args:
+            cell_id: of the cell.
+            cell: None: there is none.
+        """
+        del cell_id, cell
+        return iter(())
 
     def setup(self) -> None:
         """Call the setup of the user's code on this worker."""

@@ -18,7 +18,7 @@ import attrs
 from dataflow import combiner_columns
 from dataflow.combine_fn import CombineFn
 from dataflow.combiners import columns_by_place
-from dataflow.graph import Group, Read, StatefulParDo, TransformNode, WriteTable
+from dataflow.graph import Group, Read, SideInputs, StatefulParDo, TransformNode, WriteTable
 from dataflow.stateful import stateful_signature
 from dataflow.user_state import CombiningValueStateSpec, StateParam
 from runners.core.partials.folding import Accumulation
@@ -116,6 +116,9 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
             parts["columns"] = columns
         if Accumulation.of(plan.graph, stage.root).emits_changes:
             parts["emits"] = "what has changed"
+    elif isinstance(operation, SideInputs):
+        parts["side inputs"] = _described(operation.sides)
+        parts["waits for"] = "the end of windows" if operation.waits_for_end else "the first pane"
     elif isinstance(operation, StatefulParDo):
         parts.update(_stateful_parts(stage.root, operation))
     return parts

@@ -29,7 +29,6 @@ from runners.millwheel.worker.state.stored_cells import CellTable
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.window_steps import WindowSteps
 from runners.millwheel.worker.worker_step import WorkerStep
-from triggers.timestamp_combiner import TimestampCombiner
 
 
 class GroupingComputation:
@@ -63,14 +62,13 @@ class GroupingComputation:
         value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> None:
         self.stage = GroupingStage(plan, stage, tries=tries)
-        strategy = plan.graph.pcollections[stage.root.inputs[0]].strategy
         self.state = OwnedState(
             job,
             stage.name,
             self.stage,
             table,
             EntryPieces(str(stage.root), value_bytes_max, steps),
-            can_hold=strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW,
+            can_hold=self.stage.machine.can_hold,
             guarantees=guarantees,
             cache_bytes=cache_bytes,
             steps=steps,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow.value_tags import ATTRS, ENUMS, TUPLES
+from dataflow.value_tags import ATTRS, ENUMS, OTHERS, TUPLES
 from runners.millwheel.wire import messages
 from runners.stored.framing import FORMAT, kind_of, number_of
 from tests.stored_bytes import named_in, ours_in
@@ -65,7 +65,7 @@ def test_what_lies_in_a_store_has_a_number() -> None:
 
 
 def test_every_tag_and_every_message_has_an_example() -> None:
-    assert {*TUPLES, *ATTRS, *ENUMS, "row", "nothing", "nan", "key"} == {*VALUES}
+    assert {*TUPLES, *ATTRS, *OTHERS, *ENUMS, "row", "nothing", "nan", "key", "emitted"} == {*VALUES}
     assert {*messages.KINDS.values()} == {*MESSAGES} - {"deliver", "acknowledge"}
 
 

@@ -1,0 +1,392 @@
+"""Side inputs: collections that user code is given beside each element, as arguments.
+
+``df.Map(f, df.AsDict(rates))`` calls ``f(element, rates)``, with the elements of ``rates`` as a dict.
+
+**Which window.**  An element in window *w* sees the window of the side input that contains the last instant of *w*; the
+earliest, if there are several; the only one, if the side input is in the global window.
+
+**When.**  The elements of a side input are grouped by its windows and fire by its trigger: a pane is a *view*.  An
+element waits until there is a view of its window: the first pane, or the watermark at the end of that window, and then
+it is empty.  While it waits it holds the watermark behind the transform.  Then it goes on with the newest view, as it
+is: with its event time, window and pane.  Where the input ends by itself, and in batch, it waits for the last pane
+that is on time, so that all runners emit the same.
+
+**What a later pane does** is what the accumulation mode of the side input says.  `DISCARDING` and `ACCUMULATING`:
+elements after it see it, and what was emitted before stays.  `ACCUMULATING_AND_RETRACTING`: what depended on the former
+pane is retracted, and said again with the new one, as long as the window of the element has not expired; unless the
+side input is given with ``retracts=False``.
+
+**How.**  Elements are divided into shards by their values, and a view is sent to every shard, which keeps it until the
+window of the side input has expired.  So memory is bounded by the open windows: in each shard the views, the elements
+that wait, and, where they may be retracted, those that have been emitted.
+
+Dataflow Model, section 2.1 (ParDo), for the transform; side inputs are of FlumeJava and Beam.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+import attrs
+
+from dataflow.do_fn import CallableDoFn, Shape
+from dataflow.element_digests import element_digest
+from dataflow.errors import PipelineError
+from dataflow.extra_arguments import ExtraArguments
+from dataflow.graph import MAIN, ParDo, SideInputs, SideWindows
+from dataflow.pipeline import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.same_windows import windows_of
+from dataflow.transforms.counted import counted_at_the_end
+from dataflow.transforms.flatten import Flatten
+from dataflow.transforms.group import GroupByKey
+from dataflow.transforms.rewindowed import Rewindowed
+from dataflow.views import AsOne, ViewArgument, as_dict, as_list, as_multi_map
+from triggers.accumulation import AccumulationMode
+from triggers.trigger import EarlyFirings
+from windowing.global_windows import GlobalWindows
+from windowing.window_fn import MergingWindowFn, WindowFn
+
+#: How many shards elements are divided into: enough to keep some workers busy, and each has the views.
+SHARDS = 16
+
+#: Not None, which is a default like any other.
+_NO_DEFAULT: Any = object()
+
+_MASK = (1 << 64) - 1
+_ODD = 0x9E37_79B9_7F4A_7C15
+
+
+class SideInput(ABC):
+    """A collection as an argument of `Map`, `FlatMap`, `Filter` or `ParDo`; one of `AsSingleton`, `AsDict` and so on.
+
+    Args:
+        pcollection: the collection; its windows do not merge.
+        shards: how many shards the elements that see it are divided into; each keeps the view.
+        retracts: whether a pane of a side input that accumulates and retracts takes back what depended on the former
+            one.  False: what was emitted stays.
+
+    Raises:
+        PipelineError: an argument is wrong.
+    """
+
+    def __init__(
+        self, pcollection: PCollection[Any], *, shards: int = SHARDS, retracts: bool = True
+    ) -> None:
+        name = type(self).__name__
+        if not isinstance(pcollection, PCollection):
+            raise PipelineError(
+                f"{name} needs a PCollection, not {pcollection!r}",
+                hint=f"e.g. df.Map(function, df.{name}(rates)), where rates is what a transform has returned; what is "
+                "no PCollection is given as it is",
+            )
+        if not isinstance(shards, int) or shards < 1:
+            raise PipelineError(f"{name} needs a positive number of shards, not {shards!r}")
+        self.pcollection, self.shards, self.retracts = pcollection, shards, retracts
+
+    @abstractmethod
+    def argument(self, number: int) -> ViewArgument:
+        """What stands for it among the arguments.
+
+        Args:
+            number: of the side input, among those of its transform.
+        """
+
+
+class AsList(SideInput):
+    """All elements of the window, as a list; their order means nothing."""
+
+    def argument(self, number: int) -> ViewArgument:
+        """What stands for it among the arguments."""
+        return ViewArgument(number, as_list, "AsList")
+
+
+class AsIter(SideInput):
+    """All elements of the window, to iterate any number of times; their order means nothing."""
+
+    def argument(self, number: int) -> ViewArgument:
+        """What stands for it among the arguments."""
+        return ViewArgument(number, as_list, "AsIter")
+
+
+class AsDict(SideInput):
+    """The values of ``(key, value)`` pairs by their keys, as a dict.
+
+    A key that is there twice in a window is an error where the view is used: `AsMultiMap` has all values.
+    """
+
+    def argument(self, number: int) -> ViewArgument:
+        """What stands for it among the arguments."""
+        return ViewArgument(number, as_dict, "AsDict")
+
+
+class AsMultiMap(SideInput):
+    """The lists of values of ``(key, value)`` pairs by their keys, as a dict."""
+
+    def argument(self, number: int) -> ViewArgument:
+        """What stands for it among the arguments."""
+        return ViewArgument(number, as_multi_map, "AsMultiMap")
+
+
+class AsSingleton(SideInput):
+    """The only element of the window, such as `CombineGlobally` emits.
+
+    Several elements are an error where the view is used; and so is none, if there is no default.
+
+    Args:
+        pcollection: the collection; its windows do not merge.
+        default_value: what stands for the element where the window has none; may be None.
+        shards: as for `SideInput`.
+        retracts: as for `SideInput`.
+
+    Raises:
+        PipelineError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        pcollection: PCollection[Any],
+        default_value: Any = _NO_DEFAULT,
+        *,
+        shards: int = SHARDS,
+        retracts: bool = True,
+    ) -> None:
+        super().__init__(pcollection, shards=shards, retracts=retracts)
+        self._default = () if default_value is _NO_DEFAULT else (default_value,)
+
+    def argument(self, number: int) -> ViewArgument:
+        """What stands for it among the arguments."""
+        return ViewArgument(number, AsOne(self._default), "AsSingleton")
+
+
+def with_views(
+    pcoll: PCollection[Any], arguments: ExtraArguments
+) -> tuple[PCollection[Any], ExtraArguments]:
+    """The elements with the views of the side inputs among the arguments; and arguments that stand for these.
+
+    Args:
+        pcoll: the elements.
+        arguments: of the transform that is being applied; one of them at least is a side input.
+
+    Raises:
+        PipelineError: the windows of a side input merge, or do not fit those of the elements.
+    """
+    sides = [
+        each
+        for each in (*arguments.args, *arguments.kwargs.values())
+        if isinstance(each, SideInput)
+    ]
+    numbers = iter(range(len(sides)))
+
+    def stand_in(each: Any) -> Any:
+        return each.argument(next(numbers)) if isinstance(each, SideInput) else each
+
+    args = tuple([stand_in(each) for each in arguments.args])
+    kwargs = {name: stand_in(each) for name, each in arguments.kwargs.items()}
+    return beside(pcoll, sides), ExtraArguments(args, kwargs)
+
+
+def beside(pcoll: PCollection[Any], sides: Sequence[SideInput]) -> PCollection[Any]:
+    """The elements as `WithViews` of side inputs; for the `expand` of transforms.
+
+    Args:
+        pcoll: the elements.
+        sides: one at least.
+
+    Raises:
+        PipelineError: as `with_views`.
+    """
+    pipeline = pcoll.pipeline
+    window_fns = [_window_fn(pcoll, each, number) for number, each in enumerate(sides, 1)]
+    shards = max(each.shards for each in sides)
+    panes = [
+        pcoll.pipeline.apply(
+            f"side input {number + 1}" >> _Panes(number, shards, is_watched=not pcoll.is_bounded),
+            each.pcollection,
+        )
+        for number, each in enumerate(sides)
+    ]
+    windows = [_side_windows(*each) for each in zip(sides, window_fns, panes, strict=True)]
+    elements = pipeline.apply("divide" >> _Mapped(_Divide(shards), Shape.MAP), pcoll)
+    retracted_by = [pcoll.node.retracted_by]
+    retracted_by += [
+        pane.node.retracted_by
+        for pane, each in zip(panes, windows, strict=True)
+        if each.is_retracted
+    ]
+    operation = SideInputs(
+        tuple(windows),
+        waits_for_end=not any(
+            each.node.has_arrival_order for each in (pcoll, *(side.pcollection for side in sides))
+        ),
+    )
+    attach = _Attach(operation, panes, next(filter(None, retracted_by), None))
+    return pipeline.apply("side inputs" >> attach, elements)
+
+
+class _Attach(PTransform[PCollection[Any], PCollection[Any]]):
+    def __init__(
+        self,
+        operation: SideInputs,
+        panes: Sequence[PCollection[Any]],
+        retracted_by: str | None,
+    ) -> None:
+        self._operation, self._panes, self._retracted_by = operation, panes, retracted_by
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        return pcoll.pipeline.add_operation(
+            self._operation,
+            [pcoll, *self._panes],
+            pcoll.node.strategy,
+            retracted_by=self._retracted_by,
+        )[MAIN]
+
+
+class _Mapped(PTransform[PCollection[Any], PCollection[Any]]):
+    def __init__(self, fn: Callable[..., Any], shape: Shape) -> None:
+        self._operation = ParDo(CallableDoFn(fn, shape))
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        node = pcoll.node
+        return pcoll.pipeline.add_operation(
+            self._operation, [pcoll], node.strategy, retracted_by=node.retracted_by
+        )[MAIN]
+
+
+class _Panes(PTransform[PCollection[Any], PCollection[Any]]):
+    """The panes of a side input, each for every shard.
+
+    An input that ends, in the global window, has one where it is empty too, if it is watched by elements that do not
+    end: their watermark never says that nothing comes any more.
+    """
+
+    def __init__(self, number: int, shards: int, *, is_watched: bool) -> None:
+        self._number, self._shards, self._is_watched = number, shards, is_watched
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        groups = pcoll | "key" >> Rewindowed(_with_no_key, pcoll.node.strategy) | GroupByKey()
+        has_ends = windows_of(pcoll.pipeline.graph(), pcoll) != {GlobalWindows()}
+        if self._is_watched and pcoll.is_bounded and not has_ends:
+            empty = (
+                counted_at_the_end(pcoll)
+                | "of nothing" >> _Mapped(_nothing_of_none, Shape.FLAT_MAP)
+                | "windows" >> Rewindowed(_same, groups.node.strategy)
+            )
+            groups = (groups, empty) | Flatten()
+        everywhere = _Everywhere(self._number, self._shards)
+        return groups | "everywhere" >> _Mapped(everywhere, Shape.FLAT_MAP)
+
+
+def _window_fn(pcoll: PCollection[Any], side: SideInput, number: int) -> WindowFn:
+    here, graph = pcoll.pipeline.here(), pcoll.pipeline.graph()
+    if side.pcollection.pipeline is not pcoll.pipeline:
+        raise PipelineError(
+            f"side input {number} of {here} is a PCollection of another pipeline",
+            hint="build all of it on one Pipeline object",
+        )
+    found = sorted(windows_of(graph, side.pcollection), key=repr)
+    what_to_do = (
+        "give it one WindowInto before, e.g. df.WindowInto(df.GlobalWindows()) or "
+        "df.WindowInto(df.FixedWindows(60))"
+    )
+    if len(found) > 1:
+        raise PipelineError(
+            f"side input {number} of {here} has elements that are windowed differently",
+            detail=f"the windows are {' and '.join(map(repr, found))}",
+            hint=what_to_do,
+        )
+    (window_fn,) = found
+    if isinstance(window_fn, MergingWindowFn):
+        raise PipelineError(
+            f"side input {number} of {here} has windows that merge",
+            detail=f"the windows are {window_fn!r}: which of them belongs to an element is not known in advance",
+            hint=what_to_do,
+        )
+    is_global = isinstance(window_fn, GlobalWindows)
+    if not is_global and any(isinstance(each, GlobalWindows) for each in windows_of(graph, pcoll)):
+        raise PipelineError(
+            f"side input {number} of {here} has windows, and the elements that are to see it are in the global one",
+            detail=f"its windows are {window_fn!r}; none of them has the end of time in it",
+            hint="apply a WindowInto to the elements, or df.WindowInto(df.GlobalWindows()) to the side input",
+        )
+    return window_fn
+
+
+def _side_windows(side: SideInput, window_fn: WindowFn, panes: PCollection[Any]) -> SideWindows:
+    strategy = side.pcollection.node.strategy
+    fires_once = (
+        strategy.trigger.early_firings is EarlyFirings.NEVER
+        and not strategy.allowed_lateness_us
+        and not strategy.follows_percentile
+    )
+    return SideWindows(
+        window_fn,
+        strategy.allowed_lateness_us,
+        fires_once=fires_once,
+        is_retracted=side.retracts and not fires_once and panes.node.retracted_by is not None,
+        is_cumulative=strategy.accumulation_mode is not AccumulationMode.DISCARDING,
+    )
+
+
+@attrs.frozen
+class _Everywhere:
+    """A pane of a side input, for every shard."""
+
+    number: int
+    shards: int
+
+    def __call__(self, group: tuple[None, Sequence[Any]], /) -> Iterable[Any]:
+        _, values = group
+        pane = self.number, values if isinstance(values, list) else list(values)
+        return [(shard, pane) for shard in range(self.shards)]
+
+
+@attrs.frozen
+class _Divide:
+    """An element with its shard as key.
+
+    It follows from the value alone, so a task that is run again sends each element to the same place, and the
+    retraction of an element goes where the element has gone.
+    """
+
+    shards: int
+
+    def __call__(self, element: Any, /) -> tuple[int, tuple[None, Any]]:
+        return ((_number(element) * _ODD & _MASK) >> 32) % self.shards, (None, element)
+
+
+def _number(value: Any) -> int:
+    """A number for a value, the same in every process; quicker than a digest for values of the usual types."""
+    kind = type(value)
+    if kind is str:
+        return crc32(value.encode(errors="surrogatepass"))
+    if kind is int or kind is bool:
+        return int(value)
+    if kind is tuple:
+        number = len(value)
+        for each in value:
+            number = (number * 1_000_003 ^ _number(each)) & _MASK
+        return number
+    if kind is dict and all(type(name) is str for name in value):
+        # In no order, as equal dicts may have different ones.
+        return sum(_number(each) for each in value.items()) & _MASK
+    if value is None:
+        return 0
+    if kind is float:
+        return int(value) if value.is_integer() else crc32(repr(value).encode())
+    return element_digest(value)
+
+
+def _with_no_key(element: Any) -> tuple[None, Any]:
+    return None, element
+
+
+def _nothing_of_none(counted: tuple[None, int]) -> list[Any]:
+    return [] if counted[1] else [(None, [])]
+
+
+def _same(element: Any) -> Any:
+    return element
