@@ -49,7 +49,12 @@ class View:
 
 
 class WithViews:
-    """An element, and the views of the side inputs that belong to it; looks like the element in messages."""
+    """An element, and the views of the side inputs that belong to it; looks like the element in messages.
+
+    Args:
+        element: the element.
+        views: in the order of the side inputs.
+    """
 
     __slots__ = ("element", "views")
 
@@ -94,7 +99,8 @@ def as_dict(contents: Sequence[Any], what: str) -> dict[Any, Any]:
             raise TransformError(
                 f"{what} has two values for the key {key!r}",
                 detail=f"{found[key]!r} and {value!r}"[:200],
-                hint="combine them to one first, e.g. with df.CombinePerKey(...); or see all, with df.AsMultiMap",
+                hint="combine them to one first, e.g. with df.CombinePerKey(...), whose panes retract each other if "
+                "there are several; or see all, with df.AsMultiMap",
             )
         found[key] = value
     return found

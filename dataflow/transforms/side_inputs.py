@@ -27,12 +27,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from zlib import crc32
 
 import attrs
 
-from dataflow.do_fn import CallableDoFn, Shape
+from dataflow.do_fn import CallableDoFn, DoFn, Shape
 from dataflow.element_digests import element_digest
 from dataflow.errors import PipelineError
 from dataflow.extra_arguments import ExtraArguments
@@ -47,7 +48,9 @@ from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.views import AsOne, ViewArgument, as_dict, as_list, as_multi_map
 from triggers.accumulation import AccumulationMode
 from triggers.trigger import EarlyFirings
+from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
+from windowing.pane import PaneInfo
 from windowing.window_fn import MergingWindowFn, WindowFn
 
 #: How many shards elements are divided into: enough to keep some workers busy, and each has the views.
@@ -86,6 +89,8 @@ class SideInput(ABC):
         if not isinstance(shards, int) or shards < 1:
             raise PipelineError(f"{name} needs a positive number of shards, not {shards!r}")
         self.pcollection, self.shards, self.retracts = pcollection, shards, retracts
+        #: Whether of a pane that does not retract the former one the latest element alone counts.
+        self.is_latest = False
 
     @abstractmethod
     def argument(self, number: int) -> ViewArgument:
@@ -135,6 +140,9 @@ class AsSingleton(SideInput):
     """The only element of the window, such as `CombineGlobally` emits.
 
     Several elements are an error where the view is used; and so is none, if there is no default.
+    Where a window fires more than once, and does not retract, it is the latest of the newest pane that has any: by
+    event time, and then by pane.  So a value that is read again and again, or a total that is emitted early, is what it
+    was last.
 
     Args:
         pcollection: the collection; its windows do not merge.
@@ -156,6 +164,7 @@ class AsSingleton(SideInput):
     ) -> None:
         super().__init__(pcollection, shards=shards, retracts=retracts)
         self._default = () if default_value is _NO_DEFAULT else (default_value,)
+        self.is_latest = True
 
     def argument(self, number: int) -> ViewArgument:
         """What stands for it among the arguments."""
@@ -204,7 +213,8 @@ def beside(pcoll: PCollection[Any], sides: Sequence[SideInput]) -> PCollection[A
     shards = max(each.shards for each in sides)
     panes = [
         pcoll.pipeline.apply(
-            f"side input {number + 1}" >> _Panes(number, shards, is_watched=not pcoll.is_bounded),
+            f"side input {number + 1}"
+            >> _Panes(number, each, shards, is_watched=not pcoll.is_bounded),
             each.pcollection,
         )
         for number, each in enumerate(sides)
@@ -263,11 +273,17 @@ class _Panes(PTransform[PCollection[Any], PCollection[Any]]):
     end: their watermark never says that nothing comes any more.
     """
 
-    def __init__(self, number: int, shards: int, *, is_watched: bool) -> None:
-        self._number, self._shards, self._is_watched = number, shards, is_watched
+    def __init__(self, number: int, side: SideInput, shards: int, *, is_watched: bool) -> None:
+        self._number, self._side, self._shards = number, side, shards
+        self._is_watched = is_watched
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
-        groups = pcoll | "key" >> Rewindowed(_with_no_key, pcoll.node.strategy) | GroupByKey()
+        strategy = _strategy_of(self._side)
+        has_latest = _has_latest(self._side)
+        key = Rewindowed(_with_its_time if has_latest else _with_no_key, strategy)
+        groups = pcoll | "key" >> key | GroupByKey()
+        if has_latest:
+            groups = groups | "latest" >> _Mapped(_latest, Shape.MAP)
         has_ends = windows_of(pcoll.pipeline.graph(), pcoll) != {GlobalWindows()}
         if self._is_watched and pcoll.is_bounded and not has_ends:
             empty = (
@@ -315,13 +331,32 @@ def _window_fn(pcoll: PCollection[Any], side: SideInput, number: int) -> WindowF
     return window_fn
 
 
-def _side_windows(side: SideInput, window_fn: WindowFn, panes: PCollection[Any]) -> SideWindows:
-    strategy = side.pcollection.node.strategy
-    fires_once = (
+def _fires_once(strategy: WindowingStrategy) -> bool:
+    return (
         strategy.trigger.early_firings is EarlyFirings.NEVER
         and not strategy.allowed_lateness_us
         and not strategy.follows_percentile
     )
+
+
+def _has_latest(side: SideInput) -> bool:
+    """Whether a window may have several panes, of which the latest element counts."""
+    node = side.pcollection.node
+    is_retracting = node.strategy.is_retracting or node.retracted_by is not None
+    return side.is_latest and not _fires_once(node.strategy) and not is_retracting
+
+
+def _strategy_of(side: SideInput) -> WindowingStrategy:
+    """The windowing of the panes of a side input."""
+    strategy = side.pcollection.node.strategy
+    if not _has_latest(side):
+        return strategy
+    return attrs.evolve(strategy, accumulation_mode=AccumulationMode.DISCARDING)
+
+
+def _side_windows(side: SideInput, window_fn: WindowFn, panes: PCollection[Any]) -> SideWindows:
+    strategy = _strategy_of(side)
+    fires_once = _fires_once(strategy)
     return SideWindows(
         window_fn,
         strategy.allowed_lateness_us,
@@ -382,6 +417,22 @@ def _number(value: Any) -> int:
 
 def _with_no_key(element: Any) -> tuple[None, Any]:
     return None, element
+
+
+def _with_its_time(
+    element: Any, /, at: datetime = DoFn.TimestampParam, pane: PaneInfo = DoFn.PaneParam
+) -> tuple[None, tuple[datetime, int, Any]]:
+    return None, (at, pane.index, element)
+
+
+def _latest(group: tuple[None, Sequence[tuple[datetime, int, Any]]]) -> tuple[None, list[Any]]:
+    """The group with the latest element alone; of equally late ones the same one in every process."""
+    _, values = group
+    if not values:
+        return None, []
+    last = max((at, index) for at, index, _ in values)
+    found = [element for at, index, element in values if (at, index) == last]
+    return None, [found[0] if len(found) == 1 else max(found, key=element_digest)]
 
 
 def _nothing_of_none(counted: tuple[None, int]) -> list[Any]:

@@ -33,7 +33,7 @@ class MapTuple(_TupleTransform[OutT]):
 
     Args:
         fn: called with the parts of each element.
-        *args: given to the function behind these, each time; no PCollection.
+        *args: given to the function behind these, each time; a collection as `AsSingleton`, `AsList` or the like.
         **kwargs: likewise, by name.
 
     Raises:
@@ -54,7 +54,7 @@ class FlatMapTuple(_TupleTransform[OutT]):
 
     Args:
         fn: called with the parts of each element; returns an iterable.
-        *args: given to the function behind these, each time; no PCollection.
+        *args: given to the function behind these, each time; a collection as `AsSingleton`, `AsList` or the like.
         **kwargs: likewise, by name.
 
     Raises:

@@ -72,7 +72,12 @@ class GroupAlsoByWindow:
         return self._strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
 
     def holds(self, cell_id: CellId, cell: Cell | None) -> Iterator[tuple[Window, int]]:
-        """The windows of a cell that hold the watermark behind the grouping, and their holds; see `window_holds`."""
+        """The windows of a cell that hold the watermark behind the grouping, and their holds in microseconds.
+
+        Args:
+            cell_id: of the cell.
+            cell: its state; None: there is none.
+        """
         return window_holds(cell_id, cell)
 
     @property
