@@ -91,7 +91,7 @@ class SideWindows:
         window_fn: its windows, which do not merge.
         allowed_lateness_us: how long after the end of a window something of it may come.
         fires_once: whether a window has one pane at most.
-        is_retracted: whether a pane takes back what depended on the former one; else elements that were emitted stay
+        is_retracted: whether a pane retracts what depended on the former one; else elements that were emitted stay
             as they are.
         is_cumulative: whether each pane has all of the window; else an empty pane says nothing about it.
     """

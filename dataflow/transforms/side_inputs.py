@@ -69,7 +69,7 @@ class SideInput(ABC):
     Args:
         pcollection: the collection; its windows do not merge.
         shards: how many shards the elements that see it are divided into; each keeps the view.
-        retracts: whether a pane of a side input that accumulates and retracts takes back what depended on the former
+        retracts: whether a pane of a side input that accumulates and retracts retracts what depended on the former
             one.  False: what was emitted stays.
 
     Raises:

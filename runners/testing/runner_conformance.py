@@ -267,6 +267,8 @@ def _deduplicate(p: df.Pipeline) -> df.PCollection[Any]:
 
 
 _KEYS_AS_SEEN = [(type(key).__name__, repr(key), 3) for key in KINDS_OF_KEYS] * 4
+
+
 def _side_inputs(p: df.Pipeline) -> df.PCollection[Any]:
     """In the global window, each kind once, as an argument by position or by name."""
     amounts = p | "amounts" >> df.Create([("eur", 2), ("usd", 3)])
@@ -314,7 +316,7 @@ def _side_input_of_the_same(p: df.Pipeline) -> df.PCollection[Any]:
 
 
 def _retracted_side_input(p: df.Pipeline) -> df.PCollection[Any]:
-    """A total that changes is taken back with all that was said of it: in the end only the last is there."""
+    """A total that changes is retracted with all that was said of it: in the end only the last is there."""
     always = df.WindowInto(df.GlobalWindows(), trigger=df.Always(), accumulation_mode=_RETRACTING)
     numbers = p | "numbers" >> df.Create([1, 2, 3])
     total = p | "more" >> df.Create([10, 20]) | always | df.CombineGlobally(sum)

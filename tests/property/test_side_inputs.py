@@ -112,7 +112,7 @@ def test_in_the_end_elements_are_there_with_the_last_views(
 @EFFORT
 @given(main=scripts("ab"), side=scripts("xyz"), trigger=TRIGGERS)
 @pytest.mark.parametrize("mode", MODE)
-def test_what_is_not_to_be_said_again_is_said_once(
+def test_what_is_not_retracted_is_emitted_once(
     mode: MODE, main: Script, side: Script, trigger: Any
 ) -> None:
     found = changes(main, side, trigger, WINDOW, mode=mode, retracts=False)

@@ -196,8 +196,8 @@ class _Step:
             views = self._part(cell_id, VIEWS)
             place = number, window
             self._changed.setdefault(cell_id, {}).setdefault(place, views.get(place))
-            is_said = sign < 0 or contents or self._machine.sides[number].is_cumulative
-            if place not in views or is_said:
+            is_news = sign < 0 or contents or self._machine.sides[number].is_cumulative
+            if place not in views or is_news:
                 # A pane that is retracted and not replaced leaves nothing.
                 views[place] = View(contents if sign > 0 else [])
 
@@ -232,7 +232,7 @@ class _Step:
         waiting = self._part(cell_id, WAITING)
         waiting.setdefault(window, []).extend(elements)
         self._hold(cell_id, window, min(at for _, at, _, _ in elements))
-        self._wake(cell_id, min(_end_us(each) for _, each in places))
+        self._set_timer_by(cell_id, min(_end_us(each) for _, each in places))
 
     def fire(self, cell_id: CellId) -> None:
         """Do in the cell of a shard what is due because of the time."""
@@ -339,8 +339,8 @@ class _Step:
             effects.emit_retractable(made, sign)
         if is_kept:
             self._hold(cell_id, window, min(at for _, at, _, _ in elements))
-            self._wake(cell_id, _end_us(window))
-            self._wake(cell_id, self._machine.strategy.expiry_us(window))
+            self._set_timer_by(cell_id, _end_us(window))
+            self._set_timer_by(cell_id, self._machine.strategy.expiry_us(window))
 
     def _note_late(self, cell_id: CellId, window: Window, inputs: Sequence[Input]) -> None:
         for (_, value), at, _, sign in inputs:
@@ -371,7 +371,7 @@ class _Step:
             holds[window] = at_us
             self._effects.holds[cell_id, window] = at_us
 
-    def _wake(self, cell_id: CellId, at_us: int) -> None:
+    def _set_timer_by(self, cell_id: CellId, at_us: int) -> None:
         """Be called when the watermark reaches an instant, if it is ahead."""
         cell = self._cells[cell_id]
         known_us = cell.engine_timers.event_us

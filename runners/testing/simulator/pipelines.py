@@ -471,6 +471,36 @@ def _joins(p: df.Pipeline, random: Random) -> None:
     _write(counted | "add" >> df.CombinePerKey(df.CountCombineFn()), "rows")
 
 
+def _sides(p: df.Pipeline, random: Random) -> None:
+    """Records with totals that are retracted, of their window or of a longer one, and with a count that is not."""
+    retracting = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+    read = p | "read" >> df.Read(truthful(random))
+
+    def windowed(label: str, window_fn: df.WindowFn, trigger: df.Trigger | None) -> Any:
+        into = df.WindowInto(
+            window_fn, trigger=trigger, accumulation_mode=retracting, allowed_lateness=LATENESS
+        )
+        return read | label >> into
+
+    main = random.choice([df.FixedWindows(60), df.SlidingWindows(60, period=40)])
+    records = windowed("windows", main, random.choice(TRIGGERS))
+    numbers = (
+        windowed("side windows", df.FixedWindows(random.choice([60, 120])), random.choice(TRIGGERS))
+        | "numbers" >> df.Values()
+    )
+    if random.random() < 0.5:
+        records = records | "sums" >> df.CombinePerKey(sum)
+    total = numbers | "total" >> df.CombineGlobally(sum).without_defaults()
+    minutes = read | "minutes" >> df.WindowInto(df.FixedWindows(60))
+    shares = records | "share" >> df.Map(
+        lambda pair, total, numbers, even: (pair[0], (pair[1], total, len(numbers), len(even))),
+        df.AsSingleton(total, 0, shards=random.choice([1, 2, 5])),
+        df.AsList(numbers),
+        df.AsList(minutes | "even" >> df.Filter(lambda pair: pair[1] % 2 == 0)),
+    )
+    _write(shares | "group" >> df.GroupByKey(), "shares")
+
+
 PIPELINES: Mapping[str, NamedPipeline] = {
     each.name: each
     for each in (
@@ -490,5 +520,6 @@ PIPELINES: Mapping[str, NamedPipeline] = {
         ),
         NamedPipeline(name="bundles", build=_bundles),
         NamedPipeline(name="joins", build=_joins),
+        NamedPipeline(name="sides", build=_sides),
     )
 }

@@ -78,7 +78,7 @@ def test_panes_of_a_discarding_side_input_replace_each_other_unless_they_are_emp
     assert [("a", [1]), ("b", [1]), ("c", [2]), ("late", [2])] == [value for _, value, _ in found]
 
 
-def test_a_side_input_that_retracts_takes_back_what_depended_on_it() -> None:
+def test_a_side_input_that_retracts_retracts_what_depended_on_it() -> None:
     retracting = windows(MODE.ACCUMULATING_AND_RETRACTING, trigger=EARLY)
 
     found = changes_of(ELEMENTS, NUMBERS, retracting, late=100)
@@ -97,7 +97,7 @@ def test_a_side_input_that_retracts_takes_back_what_depended_on_it() -> None:
     assert [(+1, ("c", [1, 2]), 40.0), (+1, ("late", [1, 2]), 50.0)] == found[6:]
 
 
-def test_what_was_emitted_stays_if_the_user_says_so() -> None:
+def test_what_was_emitted_stays_if_the_user_wants_that() -> None:
     retracting = windows(MODE.ACCUMULATING_AND_RETRACTING, trigger=EARLY)
 
     found = changes_of(ELEMENTS, NUMBERS, retracting, late=100, retracts=False)
@@ -105,7 +105,7 @@ def test_what_was_emitted_stays_if_the_user_says_so() -> None:
     assert [+1] * 4 == [sign for sign, _, _ in found]
 
 
-def test_nothing_is_said_again_of_a_window_that_has_expired() -> None:
+def test_nothing_is_retracted_of_a_window_that_has_expired() -> None:
     retracting = windows(MODE.ACCUMULATING_AND_RETRACTING, late=1_000)
     elements = TestStream().add_elements([at(1, "a")]).advance_watermark_to(500)
     side = (

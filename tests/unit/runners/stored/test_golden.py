@@ -65,7 +65,9 @@ def test_what_lies_in_a_store_has_a_number() -> None:
 
 
 def test_every_tag_and_every_message_has_an_example() -> None:
-    assert {*TUPLES, *ATTRS, *OTHERS, *ENUMS, "row", "nothing", "nan", "key", "emitted"} == {*VALUES}
+    assert {*TUPLES, *ATTRS, *OTHERS, *ENUMS, "row", "nothing", "nan", "key", "emitted"} == {
+        *VALUES
+    }
     assert {*messages.KINDS.values()} == {*MESSAGES} - {"deliver", "acknowledge"}
 
 
