@@ -3,7 +3,10 @@
 Re-exports the public names of `windowing` (where) and `triggers` (when, how).  Knows no engine.
 """
 
-from dataflow import value_tags  # noqa: F401 - so that stored values are known by their tags
+from dataflow import (
+    distribution,  # first: it looks at whether anything hides this package's others
+    value_tags,  # noqa: F401 - so that stored values are known by their tags
+)
 from dataflow.column_combine_fn import ColumnCombineFn, ColumnGroups
 from dataflow.combine_fn import CombineFn, associative
 from dataflow.combiners import (
@@ -145,6 +148,8 @@ from windowing import (
     WindowFn,
     merge_overlapping,
 )
+
+__version__ = distribution.VERSION
 
 __all__ = [
     "ARRIVAL_TIME",
@@ -307,6 +312,7 @@ __all__ = [
     "WithKeys",
     "WithTimestamps",
     "WriteToPostgres",
+    "__version__",
     "associative",
     "col",
     "duration",

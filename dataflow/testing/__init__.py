@@ -2,7 +2,7 @@
 
 ``from dataflow.testing import TestStream, assert_that`` needs nothing beyond the SDK.
 Of `dataflow.testing.strategies` and `dataflow.testing.laws` the first needs hypothesis:
-``pip install dataflow-sdk[testing]``.
+``pip install "dataflow-model[testing]"``.
 """
 
 from dataflow.after_run import UncheckedWarning

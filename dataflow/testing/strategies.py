@@ -4,18 +4,20 @@ All is small and crowded: instants lie within ten minutes, most within two, and 
 most examples windows collide, merge, are corrected and expire.  Everything shrinks towards few elements, in order, in
 one bundle.
 
-Needs hypothesis: ``pip install dataflow-sdk[testing]``.
+Needs hypothesis: ``pip install "dataflow-model[testing]"``.
 """
 
 from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
+from dataflow.distribution import install_command
+
 try:
     from hypothesis import strategies as st
 except ImportError as error:
     raise ImportError(
-        "dataflow.testing.strategies needs hypothesis: pip install dataflow-sdk[testing]"
+        f"dataflow.testing.strategies needs hypothesis: {install_command('testing')}"
     ) from error
 
 import dataflow as df

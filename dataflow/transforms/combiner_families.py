@@ -164,7 +164,7 @@ class ToDict(CombinerFamily):
 
 
 class ApproximateUnique(CombinerFamily):
-    """About how many distinct elements; 0 of none.  Needs ``pip install dataflow-sdk[sketches]``."""
+    """About how many distinct elements; 0 of none.  Needs ``pip install "dataflow-model[sketches]"``."""
 
     class Globally(_LabelledByName, CombineGlobally[int]):
         """Of all elements of each window; see `CombineGlobally`, and for ``error`` `ApproximateUniqueCombineFn`."""
@@ -180,7 +180,7 @@ class ApproximateUnique(CombinerFamily):
 
 
 class ApproximateQuantiles(CombinerFamily):
-    """About the numbers that divide all into equal parts.  Needs ``pip install dataflow-sdk[sketches]``."""
+    """About the numbers that divide all into equal parts.  Needs ``pip install "dataflow-model[sketches]"``."""
 
     class Globally(_LabelledByName, CombineGlobally[list[float]]):
         """Of all elements of each window; see `CombineGlobally`, and `ApproximateQuantilesCombineFn`."""

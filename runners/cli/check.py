@@ -33,7 +33,7 @@ def check_formats(store: Store, _: argparse.Namespace) -> None:
         return
     writes = current_format().number
     reads = " and ".join(map(str, sorted(current_format().readable)))
-    print(f"this version of dataflow-sdk writes format {writes}, and reads {reads}")
+    print(f"this version of dataflow-model writes format {writes}, and reads {reads}")
     print_table(
         ("job", "mode", "state", "driver", "format", "with this version"),
         (
@@ -81,7 +81,7 @@ def _refuse_if_any(jobs: Sequence[JobSummary]) -> None:
     refused = [job.job for job in jobs if not job.is_finished and job.stored_format not in readable]
     if refused:
         raise DataflowError(
-            f"this version of dataflow-sdk cannot go on with {len(refused)} of {len(jobs)} jobs",
+            f"this version of dataflow-model cannot go on with {len(refused)} of {len(jobs)} jobs",
             detail=", ".join(refused),
             hint="let the version that wrote them finish or drain them; or start over, with fresh=True",
         )

@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
     check = _verb(
         verbs,
         "check",
-        "show the stored format of each job, whether this version of dataflow-sdk can go on with it, and old snapshots",
+        "show the stored format of each job, whether this version can go on with it, and old snapshots",
         "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
         "unfinished could not go on. A session that has held a snapshot of the database for a minute or more is named: "
         "until it ends nothing is freed that jobs overwrite or delete.",

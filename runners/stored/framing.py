@@ -167,15 +167,15 @@ def unreadable(number: int, what: str, *, writes: int, reads: Collection[int]) -
         reads: the numbers that it reads.
     """
     hint = (
-        "run it with the version of dataflow-sdk that wrote it, until it has finished or is drained; or with "
+        "run it with the version of dataflow-model that wrote it, until it has finished or is drained; or with "
         "fresh=True, to start over"
     )
     if number > writes:
-        hint = "run it with the version of dataflow-sdk that wrote it, or with a later one"
+        hint = "run it with the version of dataflow-model that wrote it, or with a later one"
     written = f"format {number}" if number else "a format without a number, from before format 1"
     return StoredFormatError(
         f"{what} cannot be read: it is stored in {written}",
-        detail=f"this version of dataflow-sdk writes format {writes}, and reads {_listed(reads)}",
+        detail=f"this version of dataflow-model writes format {writes}, and reads {_listed(reads)}",
         hint=hint,
     )
 
@@ -193,7 +193,7 @@ def wrong_kind(found: str, expected: str) -> StoredFormatError:
     """
     return StoredFormatError(
         f"stored bytes are of the kind {found!r} where {expected!r} was expected",
-        hint="this is a bug in dataflow-sdk: keep the database and report it",
+        hint="this is a bug in dataflow-model: keep the database and report it",
     )
 
 

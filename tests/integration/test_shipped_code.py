@@ -169,7 +169,7 @@ def test_workers_without_this_package_are_distinguished(
     )
     p | df.Create([{"total": 1}]) | write("rows", "total")
 
-    with pytest.raises(CodeMissingError, match="Spark's workers do not have dataflow-sdk"):
+    with pytest.raises(CodeMissingError, match="Spark's workers do not have dataflow-model"):
         p.run().wait_until_finish()
 
 

@@ -248,4 +248,4 @@ def test_missing_java_is_one_clear_error(without_java: dict[str, str]) -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert 'pip install "dataflow-sdk[local]"' in done.stdout
+    assert 'pip install "dataflow-model[java]"' in done.stdout

@@ -113,5 +113,5 @@ def test_fewer_than_two_quantiles_are_refused_and_so_is_nan() -> None:
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasketches", None)
-    with pytest.raises(df.PipelineError, match=r"pip install dataflow-sdk\[sketches\]"):
+    with pytest.raises(df.PipelineError, match=r'pip install "dataflow-model\[sketches\]"'):
         df.ApproximateUnique.PerKey()

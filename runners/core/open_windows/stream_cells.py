@@ -23,7 +23,7 @@ class StreamCells(Cells, StreamWindows):
             raise StoreError(
                 f"there are partials of {owner}, which the grouping does not buffer",
                 detail=f"an entry of type {type(entry).__name__} with {nbytes:,} bytes",
-                hint="this is a bug in dataflow-sdk: keep the database and report it",
+                hint="this is a bug in dataflow-model: keep the database and report it",
             )
         super().restore(entry)
 

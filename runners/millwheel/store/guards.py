@@ -195,7 +195,7 @@ def _outside(what: str, production: Production) -> StoreError:
     return StoreError(
         f"a production of job {production.job} leaves its fences",
         detail=f"it {what}, but fences {fences or 'nothing'}",
-        hint="this is a bug in dataflow-sdk: fence every range that a production touches",
+        hint="this is a bug in dataflow-model: fence every range that a production touches",
     )
 
 
@@ -331,7 +331,7 @@ def check_update(update: JobUpdate, job: JobRow, counts: StateCounts) -> None:
         raise StoreError(
             f"an update of job {job.job} keeps computations that do not exist, or the same one twice",
             detail=f"computations: {sorted(names)}, then {sorted(described)}; kept: {dict(update.kept)}",
-            hint="this is a bug in dataflow-sdk: plan the update by what the store has",
+            hint="this is a bug in dataflow-model: plan the update by what the store has",
         )
     check_format(update.spec, job.stored_format)
     if job.version != update.version or counts != update.counts:

@@ -295,7 +295,7 @@ def decode(blob: bytes) -> Any:
         raise StoredFormatError(
             f"a message between processes of a job cannot be read: {kind!r}",
             detail=str(error),
-            hint="this is a bug in dataflow-sdk: report it",
+            hint="this is a bug in dataflow-model: report it",
         ) from error
 
 
@@ -316,7 +316,7 @@ def _message(kind: str, fields: list[Any]) -> Any:
 
 def _other_version(detail: str) -> StoredFormatError:
     return StoredFormatError(
-        "a process of this job is of another version of dataflow-sdk than its driver",
+        "a process of this job is of another version of dataflow-model than its driver",
         detail=f"{detail}; the two cannot be part of one run",
         hint="install the same version on every machine of the cluster, then run the job again: it goes on",
     )

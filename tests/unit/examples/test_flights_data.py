@@ -117,7 +117,7 @@ def test_month_out_of_range_is_refused(month: int) -> None:
 def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flights_data, "find_spec", lambda _: None)
 
-    with pytest.raises(InputError, match=r"dataflow-sdk\[examples\]"):
+    with pytest.raises(InputError, match=r"dataflow-model\[examples\]"):
         flights_csv(1)
 
 

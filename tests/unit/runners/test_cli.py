@@ -154,7 +154,7 @@ def test_check_prints_what_an_upgrade_would_do(
 
     out, error = capsys.readouterr()
     first, _, *lines = out.splitlines()
-    assert first == "this version of dataflow-sdk writes format 2, and reads 1 and 2"
+    assert first == "this version of dataflow-model writes format 2, and reads 1 and 2"
     printed = {line.split()[0]: line for line in lines}
     assert "none" in printed["ancient"]
     assert "fresh=True" in printed["ancient"]

@@ -484,7 +484,7 @@ class MemoryStore:
             if sequence in job.checkpoints.get(channel, {}):
                 raise StoreError(
                     f"sequence {sequence} of channel {channel} is taken",
-                    hint="this is a bug in dataflow-sdk: a sequence is given out once",
+                    hint="this is a bug in dataflow-model: a sequence is given out once",
                 )
         writes: dict[str, list[TableWrite]] = {}
         for write in production.tables:

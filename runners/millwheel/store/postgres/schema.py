@@ -61,8 +61,8 @@ def _version(connection: Connection[Any], latest: int) -> int:
     version = int(row[0]) if row else 0
     if version > latest:
         raise UnsuitableStoreError(
-            "the schema in this database is from a newer version of dataflow-sdk",
+            "the schema in this database is from a newer version of dataflow-model",
             detail=f"the database has schema version {version}, this code knows {latest}",
-            hint="upgrade dataflow-sdk here, or use another database",
+            hint="upgrade dataflow-model here, or use another database",
         )
     return version

@@ -163,7 +163,7 @@ def compact(connection: Connection[Any], ids: JobIds, production: Production) ->
         raise StoreError(
             f"the store has half a production of job {production.job}",
             detail=f"fences: {', '.join(map(str, production.fences))}; landed: {landed}",
-            hint="this is a bug in dataflow-sdk: keep the database and report it",
+            hint="this is a bug in dataflow-model: keep the database and report it",
         )
     move_tokens(connection, mine, None)
     return Fenced(production.fences[0].range_id)

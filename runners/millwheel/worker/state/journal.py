@@ -240,7 +240,7 @@ class Journal:
             raise StoreError(
                 f"the journal of {owned.range_id} is about a key of another range",
                 detail=f"key {cell_id[0]!r}",
-                hint="this is a bug in dataflow-sdk: keep the database and report it",
+                hint="this is a bug in dataflow-model: keep the database and report it",
             )
 
     def has_stored(self, timers: Iterable[TimerId]) -> None:

@@ -315,6 +315,6 @@ def test_only_strategies_need_hypothesis(module: str) -> None:
         check=False,
     )
 
-    message = "ImportError: dataflow.testing.strategies needs hypothesis: pip install dataflow-sdk[testing]"
+    message = 'ImportError: dataflow.testing.strategies needs hypothesis: pip install "dataflow-model[testing]"'
     assert (message in ran.stderr) == (module == "strategies")
     assert (ran.returncode == 0) == (module == "laws")

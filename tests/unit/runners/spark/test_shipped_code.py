@@ -91,4 +91,4 @@ def test_a_python_that_lacks_what_this_package_needs_lacks_this_package() -> Non
     assert len(names) > 5
     for name in names:
         error = code_missing(_MODULES.get(name, name))
-        assert "do not have dataflow-sdk" in str(error), name
+        assert "do not have dataflow-model" in str(error), name

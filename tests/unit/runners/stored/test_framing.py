@@ -101,5 +101,7 @@ def test_a_process_whose_messages_have_other_fields_is_refused(
         other.setattr(messages, "_PROTOCOL", 5)
         theirs = encode(Stop())
 
-    with pytest.raises(StoredFormatError, match=r"another version of dataflow-sdk(?s:.*)\(stop\)"):
+    with pytest.raises(
+        StoredFormatError, match=r"another version of dataflow-model(?s:.*)\(stop\)"
+    ):
         decode(theirs)

