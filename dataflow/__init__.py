@@ -46,7 +46,13 @@ from dataflow.ptransform import PTransform, ptransform_fn
 from dataflow.record_ids import RecordIds
 from dataflow.row_expressions import RowExpression, col
 from dataflow.runner import PipelineResult, PipelineState, Runner
-from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
+from dataflow.selections import (
+    ArgMaxCombineFn,
+    ArgMinCombineFn,
+    LatestCombineFn,
+    SampleCombineFn,
+    TopCombineFn,
+)
 from dataflow.set_aside import SetAside
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
@@ -169,6 +175,8 @@ __all__ = [
     "ApproximateQuantilesCombineFn",
     "ApproximateUnique",
     "ApproximateUniqueCombineFn",
+    "ArgMaxCombineFn",
+    "ArgMinCombineFn",
     "ArrivalOrderWarning",
     "AsDict",
     "AsIter",

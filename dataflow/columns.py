@@ -290,8 +290,25 @@ def rows_of(row_type: Any, columns: Sequence[pa.Array], size: int) -> list[Any]:
     return list(map(row_type._make, zip(*map(column_values, columns), strict=True)))
 
 
+def tuples_of(columns: Sequence[pa.Array]) -> pa.StructArray:
+    """Columns as one, of tuples: an Arrow struct whose fields are numbered.
+
+    Args:
+        columns: all of one length.
+    """
+    return pa.StructArray.from_arrays(list(columns), names=[str(n) for n in range(len(columns))])
+
+
+def _is_tuples(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and [field.name for field in kind] == [
+        str(n) for n in range(kind.num_fields)
+    ]
+
+
 def column_values(array: pa.Array) -> list[Any]:
     """An array as Python values; instants are datetimes in UTC."""
+    if _is_tuples(array.type):
+        return list(zip(*map(column_values, array.flatten()), strict=True))
     if pa.types.is_timestamp(array.type):
         times_us = array.cast(TIMESTAMP_TYPE).cast(pa.int64()).to_pylist()
         return [None if time_us is None else to_datetime(time_us) for time_us in times_us]

@@ -10,6 +10,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from dataflow.arg_columns import ArgExtremeColumns
+from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combine_fn import CombineFn
 from dataflow.element_digests import element_digest
 from dataflow.errors import PipelineError, TransformError
@@ -34,6 +36,25 @@ def check_size(what: str, size: object) -> None:
             f"{what} needs a positive number of values, not {size!r}",
             hint="it is how many values a result has at most",
         )
+
+
+def checked_rank(rank: Any, value: Any) -> Any:
+    """What a value is compared by, checked.
+
+    Args:
+        rank: what it is compared by.
+        value: the value, for the error.
+
+    Raises:
+        TransformError: it is NaN.
+    """
+    if isinstance(rank, float) and rank != rank:  # noqa: PLR0124 - true of NaN alone
+        raise TransformError(
+            "NaN has no place in an order",
+            detail=f"it is the key of {value!r}",
+            hint="leave such values out before, with df.Filter, or give a key that has a number for them",
+        )
+    return rank
 
 
 class _SomeCombineFn(CombineFn):
@@ -107,14 +128,7 @@ class TopCombineFn(_SomeCombineFn):
         self.key, self.reverse = key, reverse
 
     def _place(self, value: Any) -> Any:
-        place = value if self.key is None else self.key(value)
-        if isinstance(place, float) and place != place:  # noqa: PLR0124 - true of NaN alone
-            raise TransformError(
-                "NaN has no place in an order",
-                detail=f"it is the key of {value!r}",
-                hint="leave such values out before, with df.Filter, or give a key that has a number for them",
-            )
-        return place
+        return checked_rank(value if self.key is None else self.key(value), value)
 
     def _ordered(self, placed: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         in_order = sorted(placed, key=_FIRST, reverse=not self.reverse)
@@ -161,12 +175,21 @@ class SampleCombineFn(_SomeCombineFn):
         return sorted(placed, key=_FIRST)
 
 
-class LatestCombineFn(CombineFn):
-    """The latest of values ``(value, event time)``: the value alone, None of none.
+class ArgMaxCombineFn(CombineFn):
+    """The value with the greatest rank, of values ``(value, rank)``: the value alone, None of none.
 
-    Event times are anything that can be compared.  Of several values of the same event time a digest of the value
-    decides: it means nothing, but is the same in every run.  Beam's ``LatestCombineFn``.
+    Ranks are anything that can be compared.  Of several values of the same rank a digest of the value decides: it means
+    nothing, but is the same in every run.  In SQL ``arg_max(value, rank)`` or ``max_by``; Beam has ``Top`` with a key.
+
+    Example::
+
+        bids | df.GroupBy("auction").aggregate_field(("bidder", "price"), df.ArgMaxCombineFn(), "winner")
+
+    Raises:
+        TransformError: a rank is NaN.
     """
+
+    _is_greatest = True
 
     def create_accumulator(self) -> tuple[Any, Any] | None:
         """None."""
@@ -175,26 +198,45 @@ class LatestCombineFn(CombineFn):
     def add_input(
         self, accumulator: tuple[Any, Any] | None, value: tuple[Any, Any]
     ) -> tuple[Any, Any]:
-        """The later of both."""
-        if accumulator is None or value[1] > accumulator[1]:
+        """The better of both."""
+        rank = checked_rank(value[1], value)
+        if accumulator is None:
             return value
-        if value[1] < accumulator[1]:
-            return accumulator
-        return max(accumulator, value, key=_digest_of_first)
+        if rank == accumulator[1]:
+            return max(accumulator, value, key=_digest_of_first)
+        return value if (rank > accumulator[1]) is self._is_greatest else accumulator
 
     def merge_accumulators(
         self, accumulators: Iterable[tuple[Any, Any] | None]
     ) -> tuple[Any, Any] | None:
-        """The latest of all."""
-        latest = self.create_accumulator()
+        """The best of all."""
+        best = self.create_accumulator()
         for each in accumulators:
             if each is not None:
-                latest = self.add_input(latest, each)
-        return latest
+                best = self.add_input(best, each)
+        return best
 
     def extract_output(self, accumulator: tuple[Any, Any] | None) -> Any:
         """The value."""
         return None if accumulator is None else accumulator[0]
+
+    def columns(self) -> ColumnCombineFn:
+        """Columns of values and ranks."""
+        return ArgExtremeColumns(self._is_greatest)
+
+
+class ArgMinCombineFn(ArgMaxCombineFn):
+    """The value with the least rank, of values ``(value, rank)``; else like `ArgMaxCombineFn`."""
+
+    _is_greatest = False
+
+
+class LatestCombineFn(ArgMaxCombineFn):
+    """The latest of values ``(value, event time)``: the value alone, None of none.
+
+    Event times are anything that can be compared.  Of several values of the same event time a digest of the value
+    decides: it means nothing, but is the same in every run.  Beam's ``LatestCombineFn``.
+    """
 
 
 def _digest(placed: tuple[Any, Any]) -> int:

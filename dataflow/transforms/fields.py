@@ -3,17 +3,21 @@
 Elements are typed rows, any objects with these attributes, or mappings with these keys.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from dataflow.columns import Rows
+from dataflow.columns import Rows, tuples_of
 from dataflow.errors import PipelineError
 from dataflow.row_expressions import RowExpression
 
 #: A field by its name, or a function of an element, which may be a `RowExpression`.
 Expression = str | Callable[[Any], Any]
+#: Input of an aggregate: a field, or several, as a tuple.
+Input = Expression | tuple[Expression, ...]
 
 
 def check_expression(given: object, what: str) -> None:
@@ -32,25 +36,44 @@ def check_expression(given: object, what: str) -> None:
         )
 
 
-def field_value(element: Any, wanted: Expression) -> Any:
-    """The value of a field.
+def check_input(given: object, what: str) -> None:
+    """Check what should be an `Input`.
+
+    Args:
+        given: what the user gave.
+        what: the transform, for messages.
+
+    Raises:
+        PipelineError: it is neither a name nor a function, nor a tuple of these.
+    """
+    for each in given if isinstance(given, tuple) and given else (given,):
+        check_expression(each, what)
+
+
+def field_value(element: Any, wanted: Input) -> Any:
+    """The value of a field; of several a tuple.
 
     Args:
         element: an object, or a mapping.
-        wanted: the field.
+        wanted: the field, or the fields.
     """
+    if isinstance(wanted, tuple):
+        return tuple([field_value(element, each) for each in wanted])
     if not isinstance(wanted, str):
         return wanted(element)
     return element[wanted] if isinstance(element, Mapping) else getattr(element, wanted)
 
 
-def field_column(rows: Rows, wanted: Expression) -> pa.Array | None:
-    """The values of a field for all rows; None where they have to be asked one by one.
+def field_column(rows: Rows, wanted: Input) -> pa.Array | None:
+    """The values of a field for all rows, of several tuples; None where they have to be asked one by one.
 
     Args:
         rows: the elements.
-        wanted: the field.
+        wanted: the field, or the fields.
     """
+    if isinstance(wanted, tuple):
+        columns = [field_column(rows, each) for each in wanted]
+        return None if any(each is None for each in columns) else tuples_of(columns)
     if isinstance(wanted, str):
         return rows.column(wanted)
     return wanted.column(rows) if isinstance(wanted, RowExpression) else None

@@ -20,7 +20,14 @@ from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.rows import row_class
-from dataflow.transforms.fields import Expression, check_expression, field_column, field_value
+from dataflow.transforms.fields import (
+    Expression,
+    Input,
+    check_expression,
+    check_input,
+    field_column,
+    field_value,
+)
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.par_do import Map
 from windowing.window import Window
@@ -31,7 +38,7 @@ _NO_KEY = 0
 
 @attrs.frozen
 class _Aggregate:
-    field: Expression
+    field: Input
     combine_fn: CombineFn
     name: str
 
@@ -74,17 +81,18 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
         row_class(tuple(self._keys))
 
     def aggregate_field(
-        self, field: Expression, combine_fn: CombineFn | Callable[[list[Any]], Any], name: str
+        self, field: Input, combine_fn: CombineFn | Callable[[list[Any]], Any], name: str
     ) -> GroupBy:
         """Add an aggregate.
 
         Args:
-            field: the name of a field, an expression (`df.col`), or a function of the element.
+            field: the name of a field, an expression (`df.col`), or a function of the element; or several of these,
+                and the input is a tuple.
             combine_fn: as for `CombinePerKey`: ``sum``, ``min``, ``max``, ``df.CountCombineFn()``, ...; any other
                 function is called on all values of the group.
             name: of the field with the result.
         """
-        check_expression(field, "GroupBy")
+        check_input(field, "GroupBy")
         more = GroupBy(**self._keys)
         more.label = self.label
         more._aggregates = (*self._aggregates, _Aggregate(field, as_combine_fn(combine_fn), name))
@@ -142,7 +150,7 @@ class _WithKey:
 @attrs.frozen
 class _ToPair(ColumnFunction):
     keys: tuple[Expression, ...]
-    values: tuple[Expression, ...]
+    values: tuple[Input, ...]
 
     def __call__(self, element: Any, /) -> tuple[Any, Any]:
         values = tuple([field_value(element, each) for each in self.values])

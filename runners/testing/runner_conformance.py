@@ -167,7 +167,10 @@ class _AsColumns(df.DoFn):
 def _expressions(p: df.Pipeline) -> df.PCollection[Any]:
     sales = p | df.Create([_Sale("Oslo", 3), _Sale("Rome", 4), _Sale("Oslo", 5)])
     large = sales | df.ParDo(_AsColumns()) | df.Filter(df.col("amount") % 2 == 1)
-    by_shop = large | df.GroupBy("shop").aggregate_field(df.col("amount") * 2 + 1, sum, "total")
+    totals = df.GroupBy("shop").aggregate_field(df.col("amount") * 2 + 1, sum, "total")
+    by_shop = large | totals.aggregate_field(
+        (-df.col("amount"), "amount"), df.ArgMaxCombineFn(), "best"
+    )
     of_all = large | df.GroupBy().aggregate_field(-df.col("amount"), min, "least")
     return (by_shop | "shops" >> df.Map(tuple), of_all | "all" >> df.Map(tuple)) | df.Flatten()
 
@@ -378,7 +381,7 @@ PROGRAMS: Sequence[Program] = (
         ),
         [("Oslo", 6)],
     ),
-    Program("col", _expressions, [("Oslo", 18), (-5,)]),
+    Program("col", _expressions, [("Oslo", 18, -5), (-5,)]),
     Program("Reify", _windows, [(1, 5.0, 0), (2, 65.0, 60_000_000)]),
     Program(
         "Reify of values",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.column_combine_fn import Accumulators, ColumnGroups
+from dataflow.columns import tuples_of
 from dataflow.combine_fn import CallableCombineFn, columns_of
 from dataflow.combiner_columns import ExtremeColumns
 from dataflow.combiners import TupleCombineFn, columns_by_place
@@ -93,6 +94,31 @@ def test_combine_fns_fold_columns_of_floats_so(
     combine_fn: df.CombineFn, values: list[float]
 ) -> None:
     check_combine_columns(combine_fn, values, may_decline=True)
+
+
+@given(
+    st.sampled_from([df.ArgMaxCombineFn(), df.ArgMinCombineFn()]),
+    st.lists(st.tuples(LARGE | st.booleans(), st.integers(-2, 2)), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_values_are_chosen_by_rank_in_columns_as_one_by_one(
+    combine_fn: df.CombineFn, ranked: list[tuple[int, int]], is_halves: bool
+) -> None:
+    """Among equal ranks, too."""
+    values, ranks = zip(*ranked, strict=True)
+    ranks = tuple(rank / 2 for rank in ranks) if is_halves else ranks
+    inputs = tuples_of([pa.array(list(map(int, values)), pa.int64()), pa.array(ranks)])
+    check_combine_columns(combine_fn, inputs)
+
+
+def test_a_rank_that_is_no_number_is_refused_and_not_looked_for_in_columns() -> None:
+    inputs = tuples_of([pa.array([1, 2]), pa.array([0.5, math.nan])])
+    groups = ColumnGroups(np.arange(2), np.array([0]))
+    columns = columns_of(df.ArgMaxCombineFn())
+    assert columns is not None
+    assert columns.lift(inputs, groups) is None
+    with pytest.raises(df.TransformError, match="NaN has no place in an order"):
+        df.ArgMaxCombineFn().add_inputs(None, [(1, 0.5), (2, math.nan)])
 
 
 @pytest.mark.parametrize(("chosen", "is_greatest"), [(min, False), (max, True)])

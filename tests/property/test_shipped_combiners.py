@@ -80,6 +80,10 @@ def latest(timed: Sequence[tuple[str, int]]) -> str | None:
     return max((v for v, at in timed if at == newest), key=element_digest, default=None)
 
 
+def arg_min(ranked: Sequence[tuple[str, int]]) -> str | None:
+    return latest([(value, -rank) for value, rank in ranked])
+
+
 CASES = {
     "count": Case(df.CountCombineFn(), NUMBERS, len, retracts=True),
     "sum": Case(df.SumCombineFn(), NUMBERS, sum, retracts=True),
@@ -105,6 +109,8 @@ CASES = {
         lambda pairs: sorted(pairs, key=lambda pair: element_digest(pair, 5))[:3],
     ),
     "latest": Case(df.LatestCombineFn(), PAIRS, latest),
+    "greatest rank": Case(df.ArgMaxCombineFn(), PAIRS, latest),
+    "least rank": Case(df.ArgMinCombineFn(), PAIRS, arg_min),
     "list": Case(df.ToListCombineFn(), NUMBERS, sorted, sorted),
     "set": Case(df.ToSetCombineFn(), NUMBERS, set),
     "dict": Case(df.ToDictCombineFn(), PAIRS, last_of_each),

@@ -104,6 +104,22 @@ def test_without_fields_the_aggregates_are_of_all_elements_of_a_window() -> None
         assert_that(names, contains_in_any_order([("total", "last")] * 2), label="names")
 
 
+def test_an_aggregate_of_several_fields_is_one_of_tuples() -> None:
+    with df.Pipeline() as p:
+        found = (
+            p
+            | df.Create([Sale(*sale) for sale in SALES])
+            | df.GroupBy("shop")
+            .aggregate_field(("till", "amount"), df.ArgMaxCombineFn(), "best")
+            .aggregate_field((df.col("amount") % 3, "till"), df.ArgMinCombineFn(), "rest")
+            .aggregate_field(("till",), max, "only")
+        )
+        assert_that(
+            found | df.Map(tuple),
+            contains_in_any_order([("Oslo", 1, 0, (2,)), ("Rome", 1, 2, (1,))]),
+        )
+
+
 def test_neither_fields_nor_aggregates_are_refused() -> None:
     p = df.Pipeline()
     with pytest.raises(df.PipelineError, match="has neither a field to group by nor an aggregate"):
