@@ -73,7 +73,8 @@ static: setup
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log >&2; exit 1; }
 
-nightly: setup ## The laws and the simulator with ten thousand examples each; takes hours
+nightly: setup ## The laws and the simulator with ten thousand examples each, and every benchmark once; takes hours
+	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests/integration
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
 		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation
 

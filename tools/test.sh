@@ -14,7 +14,7 @@ trap 'kill $others 2>/dev/null' EXIT
 
 echo "Tests with servers; those without run meanwhile, into $log"
 # shellcheck disable=SC2086
-.venv/bin/pytest -q $2 -m "($servers) and not faults"
+.venv/bin/pytest -q $2 -m "($servers) and not faults and not nightly"
 with_servers=$?
 
 wait $others

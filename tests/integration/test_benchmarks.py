@@ -63,6 +63,7 @@ def test_latency_is_measured_beside_the_floor(tmp_path: Path) -> None:
     assert "S2 at 300 a second, ours by floor, 99 %" in printed
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.postgres
 def test_costs_of_a_stream_are_measured_in_several_rounds() -> None:
@@ -73,6 +74,7 @@ def test_costs_of_a_stream_are_measured_in_several_rounds() -> None:
     assert "a commit: " in out
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.postgres
 def test_costs_under_a_snapshot_are_measured() -> None:
@@ -84,6 +86,7 @@ def test_costs_under_a_snapshot_are_measured() -> None:
     assert "| cells | cells |" in out
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.postgres

@@ -19,6 +19,7 @@ def results_of(folder: Path, *options: str) -> list[dict[str, Any]]:
     return runs
 
 
+@pytest.mark.nightly
 def test_latency_with_keys_that_have_state(tmp_path: Path) -> None:
     (run,) = results_of(
         tmp_path,
@@ -30,6 +31,7 @@ def test_latency_with_keys_that_have_state(tmp_path: Path) -> None:
     assert 0 < run["p50"] <= run["p95"] <= run["p99"]
 
 
+@pytest.mark.nightly
 def test_many_keys_behind_a_small_cache(tmp_path: Path) -> None:
     (run,) = results_of(
         tmp_path,
@@ -52,7 +54,7 @@ def test_a_day_of_backlog_is_drained_on_time(tmp_path: Path) -> None:
         assert run["panes"] > 10_000
 
 
-@pytest.mark.parametrize("fault", [COUNTER, RESTART])
+@pytest.mark.parametrize("fault", [pytest.param(COUNTER, marks=pytest.mark.nightly), RESTART])
 def test_nothing_is_lost_when_something_dies_under_load(tmp_path: Path, fault: str) -> None:
     """How long it takes is measured elsewhere, on a quiet machine."""
     (run,) = results_of(
