@@ -40,6 +40,14 @@ from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.join_fn import JoinType
+from dataflow.metrics import (
+    DistributionResult,
+    GaugeResult,
+    MetricResult,
+    MetricResults,
+    Metrics,
+    MetricsFilter,
+)
 from dataflow.options import PipelineOptions, parse_options
 from dataflow.pipeline import PCollection, PCollectionTuple, Pipeline
 from dataflow.ptransform import PTransform, ptransform_fn
@@ -209,6 +217,7 @@ __all__ = [
     "DeduplicatePerKey",
     "DefaultTrigger",
     "Distinct",
+    "DistributionResult",
     "DoFn",
     "DuplicateLabelError",
     "EarlyFirings",
@@ -219,6 +228,7 @@ __all__ = [
     "FlatMap",
     "FlatMapTuple",
     "Flatten",
+    "GaugeResult",
     "GlobalWindows",
     "GroupBy",
     "GroupByKey",
@@ -241,6 +251,10 @@ __all__ = [
     "MeanCombineFn",
     "Merge",
     "MergingWindowFn",
+    "MetricResult",
+    "MetricResults",
+    "Metrics",
+    "MetricsFilter",
     "Min",
     "Never",
     "OrFinally",

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.metrics import MetricResults
 from dataflow.options import from_environment
 from windowing.timestamps import DurationLike
 
@@ -110,6 +111,13 @@ class PipelineResult(Protocol):
         """How many records each transform has dropped as late; only transforms that have dropped any.
 
         Cheap, however many there are: the records themselves are not read.
+        """
+
+    def metrics(self) -> MetricResults:
+        """What user code has counted with `df.Metrics`, as far as it is durable: every effect exactly once.
+
+        At any time: of a run that is under way, and of one that has ended; of a job that was run several times, updated
+        or moved, from its beginning.  What failed or was run again does not count.
         """
 
 

@@ -10,7 +10,7 @@ import sys
 from typing import TextIO
 
 from dataflow.errors import PipelineError
-from runners.core.ground.running import RUNNING
+from dataflow.metric_updates import running
 
 LEVEL_VARIABLE = "DATAFLOW_LOG_LEVEL"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(dataflow_where)s] %(message)s"
@@ -35,7 +35,7 @@ class _WorkerHandler(logging.StreamHandler):  # type: ignore[type-arg]
         """What the base class is given at its start is not kept."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        where = [f"transform {RUNNING.label!r}"] if RUNNING.label else []
+        where = [f"transform {running().label!r}"] if running().label else []
         record.dataflow_where = ", ".join([*where, self.worker])
         super().emit(record)
 

@@ -31,6 +31,7 @@ from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
+from dataflow.metric_updates import Metric, MetricKind, MetricOf
 from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
@@ -80,6 +81,7 @@ from runners.stored.letters import (
     stored_dead_mapping,
     stored_late_mapping,
 )
+from runners.stored.metrics import decode_metrics, encode_metrics
 from runners.stored.partials import decode_partials, encode_partials
 from runners.stored.places import (
     ReadSoFar,
@@ -303,6 +305,13 @@ MARK = SplitMark(
     sent={0: 1 << 63, 7: 3},
     letters=None,
 )
+COUNTED = {
+    MetricOf("read", Metric(MetricKind.COUNTER, "scores", "refused")): -3,
+    MetricOf("read", Metric(MetricKind.COUNTER, "scores", "large")): 1 << 70,
+    MetricOf("sum", Metric(MetricKind.DISTRIBUTION, "scores", "points")): (3, 15, 3, 7),
+    MetricOf("sum", Metric(MetricKind.GAUGE, "scores", "limit")): (0.5, 70_000_000),
+    MetricOf("sum", Metric(MetricKind.STRING_SET, "scores", "teams")): frozenset(["red", "blue"]),
+}
 ARRIVAL = LateArrival("k", FIRST, [5], 1, 70_000_000, LateElement(5, 30_000_000, -1))
 LETTER = DeadLetter(
     stage="sum",
@@ -553,6 +562,7 @@ EXAMPLES: dict[str, Example] = {
         encode_split_mark,
         decode_split_mark,
     ),
+    "metrics": _example(COUNTED, encode_metrics, decode_metrics),
     "late record": Example(
         {"sign": -1, "payload": [5], "element": df.TimestampedValue(("k", 5), 30)},
         lambda: late_payload(ARRIVAL),

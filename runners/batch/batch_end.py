@@ -186,7 +186,8 @@ class AllGroups:
 
     def finish(self) -> None:
         """Commit everything."""
-        self._task.writer.commit(is_last=True, sent=self._task.gatherer.digests())
+        task = self._task
+        task.writer.commit(is_last=True, sent=task.gatherer.digests(), metrics=task.counted())
 
     def reports(self) -> Iterable[Shipment]:
         """Report nothing: receivers know when all input is there."""

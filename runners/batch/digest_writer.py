@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from dataflow.metric_updates import MetricValues
 from dataflow.table import TableWrite
 from runners.batch.range_writer import RangeWriter
 from runners.core.ground.dead_letters import DeadLetter
@@ -69,11 +70,14 @@ class DigestWriter:
         is_last: bool,
         sent: Mapping[int, int] | None = None,
         packings: Mapping[int, Sequence[int]] = MappingProxyType({}),
+        metrics: MetricValues = MappingProxyType({}),
     ) -> None:
-        """Take the range over and commit its digests, if it is done and any receiver needs it.
+        """Take the range over and commit its digests, and what was counted, if it is done and there is any of these.
 
         Raises as `RangeWriter.__enter__` and `RangeWriter.commit` do.
         """
-        if is_last and sent is not None:
+        if is_last and (sent is not None or metrics):
             with self._take_over() as writer:
-                writer.commit(read_so_far, is_last=True, sent=sent, packings=packings)
+                writer.commit(
+                    read_so_far, is_last=True, sent=sent, packings=packings, metrics=metrics
+                )

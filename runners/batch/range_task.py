@@ -16,13 +16,14 @@ others: then it ships the same again, and writes nothing that is already written
 User code may see a record more than once, as in every engine that retries; its results count once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any, Protocol
 
 import attrs
 
 from dataflow.errors import DataflowError
+from dataflow.metric_updates import MetricValues, running_as, take_updates
 from dataflow.source import SourceBatch
 from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.digest_writer import DigestWriter
@@ -40,6 +41,7 @@ from runners.core.stages.stage_executor import StageExecutor
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
 from runners.stored.places import ReadSoFar
+from runners.system_clock import SystemClock
 
 #: Records read from a source in one go: as many as stay in the processor's cache with what is made of them.
 BUNDLE_RECORDS = 1_000
@@ -218,7 +220,7 @@ class RangeTask:
         root = self.stage.root
         return f"{root}, or what follows it ({follows})," if follows else str(root)
 
-    def read_split(self, split: bytes) -> Iterator[Shipment]:
+    def read_split(self, split: bytes) -> Generator[Shipment]:
         """Read the split as far as the run reads it.
 
         Raises:
@@ -259,7 +261,8 @@ class RangeTask:
             # Not beyond the rows that are written already: a bundle is either written or not.
             unwritten = reading.records >= written
             records_max = reading.bundle_max if unwritten else written - reading.records
-            batch = reading.read(min(reading.bundle_max, records_max))
+            with running_as(self.stage.name):
+                batch = reading.read(min(reading.bundle_max, records_max))
             if batch is None:
                 return
             # The watermark stays at the beginning, so every id is kept, and nothing is late.
@@ -275,7 +278,7 @@ class RangeTask:
             if writer.is_full:
                 self._commit_read(reading, is_last=False)
 
-    def group(self, contents: Iterable[bytes]) -> Iterator[Shipment]:
+    def group(self, contents: Iterable[bytes]) -> Generator[Shipment]:
         """Take in everything that was shipped to the range, and fire what is due.
 
         Raises:
@@ -347,4 +350,10 @@ class RangeTask:
     def _commit_read(self, reading: Reading, *, is_last: bool) -> None:
         so_far = ReadSoFar(reading.records, reading.position)
         sent, packings = self.gatherer.digests(), self.gatherer.packings()
-        self.writer.commit(so_far, is_last=is_last, sent=sent, packings=packings)
+        self.writer.commit(
+            so_far, is_last=is_last, sent=sent, packings=packings, metrics=self.counted()
+        )
+
+    def counted(self) -> MetricValues:
+        """What user code has counted since this was last asked."""
+        return take_updates(SystemClock().now_us())

@@ -30,6 +30,7 @@ from typing import Any, Self
 
 import attrs
 
+from dataflow.metric_updates import MetricValues
 from dataflow.table import Row, TableSpec, TableWrite
 from runners.batch.letter_digests import Letters, Repeated
 from runners.core.ground import dead_letters
@@ -42,9 +43,10 @@ from runners.errors import (
     UnrepeatableError,
 )
 from runners.millwheel.model.ids import Fence, RangeId
-from runners.millwheel.model.production import Production, StoredDeadLetter
+from runners.millwheel.model.production import Counted, Production, StoredDeadLetter
 from runners.millwheel.store.commit_or_resolve import commit_or_resolve
 from runners.millwheel.store.port import Committed, Indeterminate, RangeRow, Store
+from runners.stored.metrics import encode_metrics
 from runners.stored.places import ReadSoFar, decode_read_so_far, encode_read_so_far
 
 #: Rows in one statement, and of a split in one transaction.
@@ -95,6 +97,8 @@ class RangeWriter:
         self._row: RangeRow | None = None
         self._before = ReadSoFar()
         self._bundle = 0
+        #: Whether what is counted from here on is added to what is committed.
+        self._counts_on = False
 
     def __enter__(self) -> Self:
         """Take the range over."""
@@ -148,6 +152,7 @@ class RangeWriter:
 
     def resume(self) -> None:
         """Begin where the commits so far end, instead of repeating what they are made of."""
+        self._counts_on = True
         self._dead_behind = self._dead_committed
 
     def pass_over(self, dead: Sequence[dead_letters.DeadLetter]) -> None:
@@ -197,6 +202,7 @@ class RangeWriter:
         is_last: bool,
         sent: Mapping[int, int] | None = None,
         packings: Mapping[int, Sequence[int]] = MappingProxyType({}),
+        metrics: MetricValues = MappingProxyType({}),
     ) -> None:
         """Make the rows and letters kept so far durable, with the digests of what was sent so far.
 
@@ -208,6 +214,7 @@ class RangeWriter:
             is_last: whether the range is finished with this commit.
             sent: the digest of what was sent, by receiver; None: no receiver needs it.
             packings: how that was packed (`Gatherer.packings`).
+            metrics: what user code has counted since this attempt has last committed.
 
         Raises:
             FencedError: another attempt owns the range and has not finished it, or has, and has packed otherwise.
@@ -237,27 +244,38 @@ class RangeWriter:
             fences=[fence],
             dead=self._dead,
             tables=[buffer.table_write() for buffer in self._pending],
+            metrics=self._counted(metrics),
             **self._progress(so_far, is_last=is_last),
         )
         result = commit_or_resolve(self._store, production)
         if isinstance(result.outcome, Indeterminate):
-            raise StoreUnreachableError(
-                f"it is not known whether {self._range_id} of job {self._job} was committed",
-                detail=result.detail,
-                hint="check that the store is up, and run the same job again: it finds out first whether "
-                "that was committed",
-            )
+            raise self._unknown(result.detail)
         self._pending, self._dead = [], []
         self._dead_behind, self._dead_waiting = met, Letters()
         if isinstance(result.outcome, Committed):
             self._bundle, self.is_finished = fence.bundle, is_last
-            self._dead_committed = met
+            self._dead_committed, self._counts_on = met, True
         else:
             self._wait_for_new_owner()
             if is_last:
                 self._check_dead(met)
                 self._check_end(read_so_far, sent)
                 self._check_packings(packings)
+
+    def _unknown(self, detail: str) -> StoreUnreachableError:
+        return StoreUnreachableError(
+            f"it is not known whether {self._range_id} of job {self._job} was committed",
+            detail=detail,
+            hint="check that the store is up, and run the same job again: it finds out first whether "
+            "that was committed",
+        )
+
+    def _counted(self, metrics: MetricValues) -> Counted | None:
+        """What is to be kept of what was counted: an attempt that has begun anew counts anew what others have."""
+        is_anew = not self._counts_on and self._bundle > 0
+        if not metrics and not is_anew:
+            return None
+        return Counted(encode_metrics(metrics), self._range_id, is_anew)
 
     # What a range's row contains, and how it is written: different where a stream is to go on from it.
 

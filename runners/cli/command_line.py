@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from dataflow.errors import DataflowError
 from dataflow.times import ago
 from runners.cli.check import check_formats
+from runners.cli.counted import add_command as add_metrics_command
 from runners.cli.kept import add_commands as add_kept_commands
 from runners.cli.text import find_job, print_table, shown_watermark
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
@@ -35,6 +36,7 @@ examples:
   dataflow ranges scores
   dataflow why scores
   dataflow drain scores --wait
+  dataflow metrics scores
   dataflow late scores --contents
   dataflow purge scores --late 30d
   dataflow forget scores
@@ -266,6 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.set_defaults(do=check_formats)
     add_kept_commands(_with_job(verbs))
+    add_metrics_command(_with_job(verbs))
     _add_views(verbs)
     _add_requests(verbs)
     return parser

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import attrs
 
 from dataflow.io.trusted_watermark import opened
+from dataflow.metric_updates import collecting, running_as, take_updates
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
@@ -28,6 +29,7 @@ from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageOutputs
 from runners.core.tables.changelog import Rows, apply_table_write
 from runners.direct.result import DirectResult
+from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
@@ -130,18 +132,21 @@ class Job:
         with ExitStack() as stack:
             for split in self._inputs:
                 stack.callback(split.reader.close)
+            stack.enter_context(collecting())
             for stage in stages:
                 stage.setup()
                 stack.callback(stage.teardown)
             self._read_everything(bundle_records)
-        return DirectResult(self._tables, self._late, self._dead)
+            metrics = take_updates(SystemClock().now_us())
+        return DirectResult(self._tables, self._late, self._dead, metrics)
 
     def _read_everything(self, bundle_records: int) -> None:
         while unfinished := [
             split for split in self._inputs if split.status is not SplitStatus.FINISHED
         ]:
             for split in unfinished:
-                batch = split.reader.read(bundle_records)
+                with running_as(split.stage.name):
+                    batch = split.reader.read(bundle_records)
                 admitted = split.stage.admit(
                     batch, watermark_us=split.watermark_us, ids=split.ids, sketch=split.sketch
                 )

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataflow.errors import PipelineError
+from dataflow.metric_updates import MetricValues
+from dataflow.metrics import MetricResults
 from dataflow.runner import PipelineState
 from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
@@ -21,6 +23,7 @@ class DirectResult:
         tables: rows by table.
         late: the dropped records.
         dead: the dead letters.
+        metrics: what user code has counted.
     """
 
     def __init__(
@@ -28,8 +31,10 @@ class DirectResult:
         tables: Mapping[str, tuple[TableSpec, Rows]],
         late: Sequence[tuple[str, LateArrival]],
         dead: Sequence[DeadLetter],
+        metrics: MetricValues,
     ) -> None:
         self._tables, self._late, self._dead = tables, late, dead
+        self._metrics = metrics
 
     @property
     def state(self) -> PipelineState:
@@ -81,6 +86,10 @@ class DirectResult:
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
         """Records that made user code fail."""
         return [dead_mapping(letter) for letter in self._dead]
+
+    def metrics(self) -> MetricResults:
+        """What user code has counted."""
+        return MetricResults(self._metrics)
 
     def late_counts(self) -> Mapping[str, int]:
         """How many late records each transform dropped."""

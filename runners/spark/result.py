@@ -9,6 +9,7 @@ from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.metrics import MetricResults
 from dataflow.runner import PipelineState
 from runners.millwheel.control.asking import ask, ranges_of
 from runners.millwheel.model import requests
@@ -16,6 +17,7 @@ from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.guards import unknown_job
 from runners.registry import open_store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
+from runners.stored.metrics import metrics_of
 from windowing.timestamps import DurationLike
 
 
@@ -147,6 +149,11 @@ class StoreResult:
         with closing(open_store(self.dsn)) as store:
             letters = store.read_dead_letters(self.job)
         return [stored_dead_mapping(letter) for letter in letters]
+
+    def metrics(self) -> MetricResults:
+        """What user code has counted, as far as it is committed."""
+        with closing(open_store(self.dsn)) as store:
+            return MetricResults(metrics_of(store.read_metrics(self.job)))
 
     def late_counts(self) -> Mapping[str, int]:
         """How many late records each transform dropped; the store adds them up."""

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark import InheritableThread, SparkContext
 
 from dataflow.errors import DataflowError
+from dataflow.metrics import MetricResults
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineState
 from dataflow.times import behind
@@ -231,6 +232,10 @@ class StreamingJob:
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
         """Records so far that made user code fail."""
         return self._prepared.result.dead_letters()
+
+    def metrics(self) -> MetricResults:
+        """What user code has counted so far."""
+        return self._prepared.result.metrics()
 
     def late_counts(self) -> Mapping[str, int]:
         """How many of them each transform has dropped so far."""

@@ -49,6 +49,10 @@ from tests.conformance.broken_adapters.journalling import (
     SortsTheJournal,
 )
 from tests.conformance.broken_adapters.keeping import (
+    AddsWhatIsCountedAnew,
+    CountsWhatIsFenced,
+    FoldsWhatRangesCount,
+    FoldsWithoutDeleting,
     ForgetsHowManyWereLate,
     PrunesTheLastIndex,
     PrunesWhatIsOnItsWay,
@@ -167,6 +171,10 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (FencesWhatIsTooLarge, "a_value_that_is_too_large_is_refused"),
         (TakesAnySize, "a_value_that_is_too_large_is_refused"),
         (WritesTheFirstPortion, "values_are_not_too_large_together"),
+        (AddsWhatIsCountedAnew, "metrics_counted_anew"),
+        (CountsWhatIsFenced, "metrics_of_a_stream"),
+        (FoldsWhatRangesCount, "folded_metrics"),
+        (FoldsWithoutDeleting, "folded_metrics"),
         (ForgetsHowManyWereLate, "late_records_and_dead_letters_are_purged"),
         (PurgesWhatCameLater, "late_records_and_dead_letters_are_purged"),
         (PurgesWhateverItsAge, "late_records_and_dead_letters_are_purged"),

@@ -312,4 +312,10 @@ class GroupsInParts:
         self._writer.left = {**self._left.take(), **at_last}
         sent = self._task.gatherer.digests()
         packings = self._task.gatherer.packings()
-        self._writer.commit(ReadSoFar(parts), is_last=bool(at_last), sent=sent, packings=packings)
+        self._writer.commit(
+            ReadSoFar(parts),
+            is_last=bool(at_last),
+            sent=sent,
+            packings=packings,
+            metrics=self._task.counted(),
+        )

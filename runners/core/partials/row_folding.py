@@ -11,6 +11,7 @@ from typing import Any
 from dataflow.canonical_keys import canonical_key
 from dataflow.errors import KeyEncodingError
 from dataflow.graph import TransformNode
+from dataflow.metric_updates import running_as
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateElement
 from runners.core.partials.failures import not_folded, refused
@@ -48,10 +49,11 @@ class RowFolding:
             pairs: keys, and inputs of the combine function.
             windows: of the pairs; None for the global window.
         """
-        return [
-            (key, window, self._folded(values), len(values))
-            for key, window, values in self._groups(pairs, windows)
-        ]
+        with running_as(self._node.label):
+            return [
+                (key, window, self._folded(values), len(values))
+                for key, window, values in self._groups(pairs, windows)
+            ]
 
     def _groups(self, pairs: Pairs, windows: Windows) -> Iterable[Group]:
         """The values of each key and window, after merging."""
@@ -98,13 +100,14 @@ class RowFolding:
         create, add = self._combine_fn.create_accumulator, self._combine_fn.add_inputs
         values: Sequence[Any] = ()
         try:
-            for key, values in groups.items():
-                entry = entries.get(key)
-                if entry is None:
-                    entries[key] = [add(create(), values), len(values)]
-                else:
-                    entry[0] = add(entry[0], values)
-                    entry[1] += len(values)
+            with running_as(self._node.label):
+                for key, values in groups.items():
+                    entry = entries.get(key)
+                    if entry is None:
+                        entries[key] = [add(create(), values), len(values)]
+                    else:
+                        entry[0] = add(entry[0], values)
+                        entry[1] += len(values)
         except Exception as error:
             raise not_folded(self._node, values, error) from error
 

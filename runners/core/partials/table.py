@@ -49,7 +49,7 @@ class PartialTable:
         Raises:
             TransformError: a key cannot be hashed, or the `CombineFn` failed.
         """
-        if isinstance(partials, UnfoldedPartials):
+        if isinstance(partials, UnfoldedPartials) and not partials.is_made:
             self.records += partials.records
             self._wait(partials)
             return

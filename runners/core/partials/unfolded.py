@@ -35,6 +35,11 @@ class UnfoldedPartials(Sequence[Partial]):
         """The number of records that the partials are made of."""
         return len(self.pairs)
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the partials have been read; the user's code has folded the records then, and must not again."""
+        return self._made is not None
+
     def __len__(self) -> int:
         return len(self._items())
 

@@ -25,6 +25,7 @@ import attrs
 
 from dataflow.errors import TransformError, WindowError
 from dataflow.graph import SideInputs, StatefulParDo
+from dataflow.metric_updates import running_as
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.key_codec import KeyCodec
@@ -201,7 +202,7 @@ class GroupingStage:
         """
         is_stateful = isinstance(self.machine, StatefulDoFnMachine)
         if self._trial is None or not (is_stateful or self._tries is None):
-            return act()
+            return self._run(act)
         try:
             self._trial(act)
         except TransformError:
@@ -209,15 +210,20 @@ class GroupingStage:
                 raise
             self.machine.invoker.trial = self._trial
         try:
-            return act()
+            return self._run(act)
         finally:
             if isinstance(self.machine, StatefulDoFnMachine):
                 self.machine.invoker.trial = None
 
+    def _run(self, act: Callable[[], T]) -> T:
+        with running_as(self.root.label):
+            return act()
+
     @contextmanager
     def _naming_failures(self) -> Iterator[None]:
         try:
-            yield
+            with running_as(self.root.label):
+                yield
         except TransformError:
             raise
         except WindowError as error:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import attrs
 
+from dataflow.metric_updates import running_as
 from dataflow.source import SourceBatch, SplitStatus
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival
@@ -147,7 +148,8 @@ class SourceStage:
             status=batch.status,
         )
         if ids is not None:
-            found = ids.deduplicate(bundle, watermark_us)
+            with running_as(self.name):
+                found = ids.deduplicate(bundle, watermark_us)
             admitted = attrs.evolve(
                 admitted,
                 bundle=found.bundle,

@@ -8,6 +8,7 @@ import attrs
 from dataflow.do_fn import DoFn, DoFnParam
 from dataflow.errors import DataflowError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
+from dataflow.metric_updates import attempt, running_as, uncounted
 from dataflow.serialization import dumps, loads
 from dataflow.state_handles import Lifetime, handle_of
 from dataflow.stateful import Request, StatefulSignature
@@ -22,7 +23,6 @@ from dataflow.user_state import (
     TimerParam,
 )
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
-from runners.core.ground.running import RUNNING
 from runners.core.stateful.keyed_state import KeyedState, UserTimers, spec_name
 from runners.core.user_code.do_fn_outputs import failure, hook_failure, naming_hook
 from runners.core.user_code.poison import Trial
@@ -93,11 +93,13 @@ class StatefulInvoker:
 
     def setup(self) -> None:
         """Call the DoFn's setup on this worker."""
-        self._call_silent_hook("setup")
+        with running_as(self._node.label), uncounted():
+            self._call_silent_hook("setup")
 
     def teardown(self) -> None:
         """Call the DoFn's teardown."""
-        self._call_silent_hook("teardown")
+        with running_as(self._node.label), uncounted():
+            self._call_silent_hook("teardown")
 
     def finish_bundle(self) -> tuple[list[FinishBundleOutput], list[DeadLetter]]:
         """End the bundle, if one has begun, and return its last outputs and its dead letters.
@@ -113,7 +115,6 @@ class StatefulInvoker:
                     end = BundleEnd(self._node, self._operation, self._earliest_us, self._windows)
                     outputs = list(end.outputs(self._fn.finish_bundle()))
                 self._earliest_us, self._windows = MAX_TIMESTAMP_US, set()
-        RUNNING.label = ""
         dead, self._dead = self._dead, []
         return outputs, dead
 
@@ -176,15 +177,16 @@ class StatefulInvoker:
         """The outputs of user code; none if it fails each time, and then state and timers are as they were."""
         assert self._tries is not None
         before = dumps((cell.values, dict(cell.timers)))
-        for attempt in range(1, self._tries + 1):
+        for number in range(1, self._tries + 1):
             try:
                 if self.trial is not None:
                     self.trial(run)
-                return run()
+                with attempt():
+                    return run()
             except DataflowError as error:
                 cell.values, timers = loads(before)
                 cell.timers = UserTimers(timers)
-                if attempt == self._tries:
+                if number == self._tries:
                     letter = dead_letter(
                         error,
                         stage=self._node.label,
@@ -198,7 +200,6 @@ class StatefulInvoker:
         return []
 
     def _begin(self, call: Call) -> None:
-        RUNNING.label = self._node.label
         if not self._is_in_bundle:
             self._call_silent_hook("start_bundle")
             self._is_in_bundle = True

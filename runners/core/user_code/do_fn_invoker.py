@@ -21,9 +21,9 @@ from dataflow.do_fn import (
     requested_params,
 )
 from dataflow.graph import ParDo, TransformNode
+from dataflow.metric_updates import running_as, uncounted
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import EmittedPane
-from runners.core.ground.running import RUNNING
 from runners.core.user_code.batch_do_fn import BatchDoFn
 from runners.core.user_code.do_fn_outputs import DoFnOutputs, Emit, failure, naming_hook
 from runners.core.user_code.returned import BundleEnd, check_not_retracted, check_silent, outputs_of
@@ -67,19 +67,18 @@ class DoFnInvoker:
 
     def setup(self) -> None:
         """Call the DoFn's setup on this worker."""
-        self._call_silent_hook("setup")
+        with running_as(self._node.label), uncounted():
+            self._call_silent_hook("setup")
 
     def teardown(self) -> None:
         """Call the DoFn's teardown."""
-        self._call_silent_hook("teardown")
+        with running_as(self._node.label), uncounted():
+            self._call_silent_hook("teardown")
 
     def process(self, bundle: Bundle) -> None:
         """Run user code over a bundle and emit its outputs."""
-        outer, RUNNING.label = RUNNING.label, self._node.label
-        try:
+        with running_as(self._node.label):
             self._process(bundle)
-        finally:
-            RUNNING.label = outer
 
     def _process(self, bundle: Bundle) -> None:
         self._call_silent_hook("start_bundle")

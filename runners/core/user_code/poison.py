@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dataflow.errors import DataflowError
+from dataflow.metric_updates import attempt
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
 
@@ -104,16 +105,17 @@ def _isolated(run: _Run, bundle: Bundle, stage: str, tries: int) -> list[DeadLet
     while waiting:
         part = waiting.pop()
         remembered = _remembered(part)
-        for attempt in range(1, tries + 1):
+        for number in range(1, tries + 1):
             try:
-                run(part)
+                with attempt():
+                    run(part)
                 break
             except DataflowError as error:
                 _restore(part, remembered)
                 if len(part) > 1:
                     waiting += _halves(part)
                     break
-                if attempt == tries:
+                if number == tries:
                     letter = dead_letter(
                         error,
                         stage=stage,

@@ -1,7 +1,8 @@
 """Housekeeping: what the driver of a stream deletes from its store while the job runs.
 
-It deletes late records and dead letters when they are older than the user wants to keep them, and what ranges, requests
-and former owners leave behind, after a day.  Otherwise each of these would grow for as long as the job lives.
+It folds what user code has counted, of which each commit adds a row.  It deletes late records and dead letters when
+they are older than the user wants to keep them, and what ranges, requests and former owners leave behind, after a day.
+Otherwise each of these would grow for as long as the job lives.
 
 No result depends on it, so a driver that cannot do it goes on, and tries again later.
 """
@@ -15,10 +16,13 @@ from dataflow.errors import PipelineError
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import KeptKind, Store
+from runners.stored.metrics import folded
 from windowing.timestamps import DurationLike, to_duration_us
 
 #: Between two rounds.
 INTERVAL_MS = 60_000
+#: Between two times that what was counted is folded: a stream adds a row with each commit that counts.
+FOLD_INTERVAL_MS = 5_000
 #: Longer than a message can be on its way, or a worker be asleep and come back.
 PRUNED_AFTER_S = 86_400.0
 
@@ -62,7 +66,7 @@ class Housekeeper:
     ) -> None:
         self._job, self._retention, self._clock = job, retention, clock
         self._signals_processed = signals_processed
-        self._due_ms = clock.monotonic_ms()
+        self._due_ms = self._fold_due_ms = clock.monotonic_ms()
         #: The ranges that the master knows to be retired; set from the master's thread.
         self.retired: Collection[RangeId] = frozenset()
 
@@ -72,6 +76,9 @@ class Housekeeper:
         Raises:
             StoreError: the store is out of reach; the next round comes at its time all the same.
         """
+        if self._clock.monotonic_ms() >= self._fold_due_ms:
+            self._fold_due_ms = self._clock.monotonic_ms() + FOLD_INTERVAL_MS
+            store.fold_metrics(self._job, folded)
         if self._clock.monotonic_ms() < self._due_ms:
             return
         self._due_ms = self._clock.monotonic_ms() + INTERVAL_MS

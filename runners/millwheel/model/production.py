@@ -150,6 +150,21 @@ class StoredDeadLetter:
         )
 
 
+class Counted(NamedTuple):
+    """What user code has counted in one commit (`dataflow.metrics`).
+
+    Attributes:
+        payload: opaque to the store.
+        range_id: the range of a batch or backfill that has counted it, and that a later attempt may count anew; None:
+            of a stream, in which nothing that is committed is done again.
+        is_anew: it has in it all that earlier commits of the range have counted, and replaces that.
+    """
+
+    payload: bytes
+    range_id: RangeId | None = None
+    is_anew: bool = False
+
+
 @attrs.frozen(kw_only=True)
 class Reshape:
     """New bounds for key ranges of one computation: a split, or a merge (`runners.millwheel.control.shapes`).
@@ -199,6 +214,7 @@ class Production:
         signal_marks: how far the range has come with the job's signals, per range.
         finished: ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
         ended_handovers: ranges whose handover has ended.
+        metrics: what user code has counted; None: nothing.
     """
 
     job: str
@@ -224,12 +240,15 @@ class Production:
     late: Sequence[LateRecord] = ()
     dead: Sequence[StoredDeadLetter] = ()
     tables: Sequence[TableWrite] = ()
+    metrics: Counted | None = None
 
     def named_ranges(self) -> set[RangeId]:
         """Every range that it names, except a new one; the ends of its channels need no fence."""
         channels = {*self.delivered, *self.acknowledged}
         channels.update(checkpoint.channel for checkpoint in self.checkpoints)
         named = {fence.range_id for fence in self.fences}
+        if self.metrics is not None and self.metrics.range_id is not None:
+            named.add(self.metrics.range_id)
         for channel in channels:
             named.update(channel)
         return named

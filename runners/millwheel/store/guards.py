@@ -80,6 +80,7 @@ def check_sizes(production: Production, value_bytes_max: int) -> None:
         ("a position", production.positions.values()),
         ("a late record", (record.payload for record in production.late)),
         ("a dead letter", (letter.payload for letter in production.dead)),
+        ("what was counted", () if production.metrics is None else (production.metrics.payload,)),
     )
     for what, payloads in values:
         size = max((len(payload) for payload in payloads if payload is not None), default=0)
@@ -125,6 +126,8 @@ def check_fenced(
         *(channel.sender for channel in production.acknowledged),
         *(checkpoint.channel.sender for checkpoint in production.checkpoints),
     }
+    if production.metrics is not None and production.metrics.range_id is not None:
+        touched.add(production.metrics.range_id)
     if not touched <= fenced:
         names = ", ".join(sorted(str(range_id) for range_id in touched - fenced))
         raise _outside(f"writes to {names}", production)

@@ -14,7 +14,7 @@ Rules that every adapter keeps:
 MillWheel, section 6; ADR 0004.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import attrs
@@ -570,6 +570,22 @@ class Store(Protocol):
         """How many records of the job came too late (the sum of their counts), by transform; without zeros.
 
         Those that were purged count too.
+        """
+
+    def read_metrics(self, job: str) -> Sequence[bytes]:
+        """What user code has counted, as the payloads of the commits that count (`Counted`), oldest first.
+
+        None of an unknown job.  Those of several commits may have become one (`fold_metrics`).
+        """
+
+    def fold_metrics(self, job: str, fold: Callable[[Sequence[bytes]], bytes]) -> None:
+        """Replace payloads that are of no range by one, if there are several; all at once.
+
+        Safe while the job runs: it takes no fence, and what is committed meanwhile stays as it is.
+
+        Args:
+            job: its name; no error if there is no such job.
+            fold: makes one payload of several, oldest first; may be called again.
         """
 
     def purge(

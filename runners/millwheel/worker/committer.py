@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from dataflow.metric_updates import take_updates, uncount
 from runners.core.ground.clock import Clock
 from runners.errors import WorkerStoppedError
 from runners.millwheel.model.guarantees import BOTH, Guarantees
@@ -109,9 +110,10 @@ class Committer:
             WorkerStoppedError: the commit did not happen, or it is unknown whether it did.
         """
         if step is None:
+            uncount()
             self._courier.acknowledge(taken_in)
             return
-        step, name = step.sealed(), step.computation
+        step, name = self._sealed(step), step.computation
         if name not in self._weak:
             self._add_to_round(step, taken_in)
             return
@@ -126,7 +128,11 @@ class Committer:
     def commit_at_once(self, step: WorkerStep) -> None:
         """Commit a step that sends nothing, also where productions are weak.  Raises as `commit` does."""
         self.commit_round()
-        self._make_durable(step.sealed())
+        self._make_durable(self._sealed(step))
+
+    def _sealed(self, step: WorkerStep) -> WorkerStep:
+        """The step with how far its ranges have come, and with what user code has counted since the step before."""
+        return attrs.evolve(step.sealed(), metrics=take_updates(self._clock.now_us()))
 
     def commit_round(self) -> None:
         """Commit the steps of this round.  Raises as `commit` does."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from dataflow.metric_updates import uncounted
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.caution import Caution
@@ -100,7 +101,8 @@ class Compactor:
             return False
         # Steps that wait to be committed are older than what is written now, and must not come after it.
         self._committer.flush(name)
-        step = computation.state.journal.compact()
+        with uncounted():
+            step = computation.state.journal.compact()
         if step is not None:
             self._committer.commit_at_once(step)
         return step is not None

@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from dataflow.metric_updates import uncounted
 from runners.core.ground.cells import CellId, TimerId
 from runners.core.open_windows.choice import opened_for_stream
 from runners.core.stages.entries import Changes
@@ -102,7 +103,8 @@ class OwnedState:
             for timer in taken.timers
         }
         self.journal.has_stored(timers)
-        timers |= self.journal.replay(owned, taken.journal)
+        with uncounted():
+            timers |= self.journal.replay(owned, taken.journal)
         self.windows.restore(Changes([], list(timers.items())), owned.range_id)
         self._load_cells(owned)
         self.ranges[owned.range_id] = owned

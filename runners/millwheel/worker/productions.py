@@ -1,8 +1,9 @@
 """Productions: what is committed of a step, and what its ranges know when it is durable."""
 
 from runners.millwheel.model.ids import Channel, Receipt
-from runners.millwheel.model.production import Production
+from runners.millwheel.model.production import Counted, Production
 from runners.millwheel.worker.worker_step import WorkerStep
+from runners.stored.metrics import encode_metrics
 
 
 def production_of(job: str, step: WorkerStep) -> Production:
@@ -52,6 +53,7 @@ def production_of(job: str, step: WorkerStep) -> Production:
         late=step.late,
         dead=step.dead,
         tables=step.tables,
+        metrics=Counted(encode_metrics(step.metrics)) if step.metrics else None,
     )
 
 

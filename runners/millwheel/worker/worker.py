@@ -22,6 +22,7 @@ from types import MappingProxyType
 import attrs
 
 from dataflow.errors import DataflowError
+from dataflow.metric_updates import collecting
 from dataflow.times import in_words
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
@@ -189,14 +190,8 @@ class Worker:
         """
         arrived = self._transport.receive(wait_ms)
         try:
-            for blob in arrived:
-                self._handle(decode(blob))
-            self._stop_if_cut_off()
-            worked = self._work()
-            self._flush_acknowledged(worked=worked)
-            worked |= self._compactor.rest(
-                worked=worked, is_last=self._is_ending, in_cells=self._is_pausing
-            )
+            with collecting():
+                worked = self._round(arrived)
         except LostCommitsError as error:
             # The next worker would fail in the same way.
             self._fail(error)
@@ -218,6 +213,16 @@ class Worker:
         )
         self._courier.resend_stale()
         return worked
+
+    def _round(self, arrived: Sequence[bytes]) -> bool:
+        for blob in arrived:
+            self._handle(decode(blob))
+        self._stop_if_cut_off()
+        worked = self._work()
+        self._flush_acknowledged(worked=worked)
+        return worked | self._compactor.rest(
+            worked=worked, is_last=self._is_ending, in_cells=self._is_pausing
+        )
 
     def _stop_if_cut_off(self) -> None:
         """Stop if the master is silent, and leave the reason in the store, since the master may not receive it."""

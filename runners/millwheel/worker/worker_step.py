@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
+from dataflow.metric_updates import MetricValues, merged_metrics
 from dataflow.table import TableWrite
 from runners.core.tables.values import size_of_rows
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId
@@ -62,6 +63,7 @@ class WorkerStep:
         taken_in: the last delivery that it has taken in on each channel.
         delivered: the same, as far as it is to be kept durably.
         origins: the sender's commit as of which that delivery was durable, or None, by channel of ``delivered``.
+        metrics: what user code has counted for it.
         when_committed: called as soon as it is durable, and not otherwise.
     """
 
@@ -84,6 +86,7 @@ class WorkerStep:
     taken_in: Mapping[Channel, int] = attrs.field(factory=dict)
     delivered: Mapping[Channel, int] = attrs.field(factory=dict)
     origins: Mapping[Channel, CommitMark | None] = attrs.field(factory=dict)
+    metrics: MetricValues = attrs.field(factory=dict)
     when_committed: Sequence[Callable[[], None]] = ()
 
     @classmethod
@@ -159,6 +162,7 @@ def merged(steps: Sequence[WorkerStep]) -> WorkerStep:
         taken_in=_newest(each.taken_in for each in steps),
         delivered=_newest(each.delivered for each in steps),
         origins=_newest(each.origins for each in steps),
+        metrics=merged_metrics(each.metrics for each in steps),
         when_committed=_in_order(each.when_committed for each in steps),
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
+from dataflow.metrics import MetricResults
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult, PipelineState
 from dataflow.table import TableSpec
@@ -31,6 +32,7 @@ from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.stored.framing import Format, writing
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
+from runners.stored.metrics import metrics_of
 from runners.testing.simulator.cluster import JOB, SimulatedCluster
 from runners.testing.simulator.dice import tiny_steps
 from runners.testing.simulator.errors import InvariantError
@@ -315,6 +317,10 @@ class SimulatedResult:
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
         """Records that made user code fail."""
         return [stored_dead_mapping(each) for each in self._cluster.store.read_dead_letters(JOB)]
+
+    def metrics(self) -> MetricResults:
+        """What user code has counted, as far as it is committed."""
+        return MetricResults(metrics_of(self._cluster.store.read_metrics(JOB)))
 
     def late_counts(self) -> Mapping[str, int]:
         """How many late records each transform dropped."""

@@ -1,10 +1,14 @@
-"""Adapters that purge too much, or forget how much there was."""
+"""Adapters that purge too much, forget how much there was, or count twice."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
+from runners.millwheel.model.production import Production
+from runners.millwheel.store.memory.job import StoredJob
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import KeptKind
+from runners.millwheel.store.port import CommitOutcome, Fenced, KeptKind
 
 
 class PurgesWhateverItsAge(MemoryStore):
@@ -80,3 +84,44 @@ class ReplaysWhateverThereIs(MemoryStore):
     def begin_replay(self, job: str, kind: KeptKind) -> int | None:
         self.end_replay(job, kind)
         return super().begin_replay(job, kind)
+
+
+class AddsWhatIsCountedAnew(MemoryStore):
+    """An attempt that is repeated counts twice."""
+
+    def _apply(self, job: StoredJob, production: Production) -> None:
+        if production.metrics is not None:
+            metrics = production.metrics._replace(is_anew=False)
+            production = attrs.evolve(production, metrics=metrics)
+        super()._apply(job, production)
+
+
+class CountsWhatIsFenced(MemoryStore):
+    """What a former owner has counted counts, though nothing of what it did does."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        outcome = super().commit(production)
+        if isinstance(outcome, Fenced) and production.metrics is not None:
+            self._jobs[production.job].metrics.append(production.metrics)
+        return outcome
+
+
+class FoldsWhatRangesCount(MemoryStore):
+    """What a range may count anew cannot be told from the rest any more."""
+
+    def fold_metrics(self, job: str, fold: Callable[[Sequence[bytes]], bytes]) -> None:
+        if job in self._jobs:
+            stored = self._jobs[job]
+            stored.metrics = [each._replace(range_id=None) for each in stored.metrics]
+        super().fold_metrics(job, fold)
+
+
+class FoldsWithoutDeleting(MemoryStore):
+    """What is folded counts twice."""
+
+    def fold_metrics(self, job: str, fold: Callable[[Sequence[bytes]], bytes]) -> None:
+        before = list(self._jobs[job].metrics) if job in self._jobs else []
+        super().fold_metrics(job, fold)
+        if job in self._jobs:
+            after = self._jobs[job].metrics
+            self._jobs[job].metrics = [*before, *(each for each in after if each not in before)]

@@ -12,6 +12,7 @@ from runners.errors import TableMismatchError
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.production import (
     Checkpoint,
+    Counted,
     JournalEntry,
     LateRecord,
     Production,
@@ -60,6 +61,7 @@ class StoredJob:
         origins, receipts: the commit or receipt of the other end that came with the numbers delivered and acknowledged,
             where one came.
         record_ids: event times by digest, for each range.
+        metrics: what user code has counted, oldest first.
         purged_late: how many late records were purged, by transform.
         replays: the number of the last row of each replay that has begun.
         retired_ms: when ranges that were merged into others had nothing left to do, on the store's clock.
@@ -85,6 +87,7 @@ class StoredJob:
     record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
     late: list["Kept[LateRecord]"] = attrs.field(factory=list)
     dead: list["Kept[StoredDeadLetter]"] = attrs.field(factory=list)
+    metrics: list[Counted] = attrs.field(factory=list)
     purged_late: dict[str, int] = attrs.field(factory=dict)
     replays: dict[KeptKind, int] = attrs.field(factory=dict)
     retired_ms: dict[RangeId, int] = attrs.field(factory=dict)
@@ -251,6 +254,18 @@ def apply_journal(job: StoredJob, production: Production) -> None:
     bundles = {fence.range_id: fence.bundle for fence in production.fences}
     for entry in production.journal:
         job.journal.setdefault(entry.range_id, []).append((bundles[entry.range_id], entry))
+
+
+def apply_metrics(job: StoredJob, counted: Counted) -> None:
+    """Keep what user code has counted.
+
+    Args:
+        job: changed in place.
+        counted: of the production that is being committed.
+    """
+    if counted.is_anew:
+        job.metrics = [each for each in job.metrics if each.range_id != counted.range_id]
+    job.metrics.append(counted)
 
 
 def apply_deliveries(job: StoredJob, production: Production) -> None:

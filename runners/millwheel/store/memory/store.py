@@ -12,7 +12,7 @@ Nothing survives the process.
 
 import itertools
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -24,7 +24,7 @@ from runners.core.tables.changelog import apply_table_write, check_write
 from runners.core.tables.row_changes import applied
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Fence, RangeId
-from runners.millwheel.model.production import Production
+from runners.millwheel.model.production import Counted, Production
 from runners.millwheel.model.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
@@ -54,6 +54,7 @@ from runners.millwheel.store.memory.job import (
     add_tables,
     apply_deliveries,
     apply_journal,
+    apply_metrics,
     apply_record_ids,
     apply_reshape,
     check_ends,
@@ -390,6 +391,22 @@ class MemoryStore:
             late = [(kept.row.transform, kept.row.count) for kept in stored.late]
             return count_by_transform([*late, *stored.purged_late.items()])
 
+    def read_metrics(self, job: str) -> Sequence[bytes]:
+        """What user code has counted."""
+        with self._lock:
+            return [each.payload for each in self._jobs[job].metrics] if job in self._jobs else []
+
+    def fold_metrics(self, job: str, fold: Callable[[Sequence[bytes]], bytes]) -> None:
+        """Replace what is of no range by one payload."""
+        with self._lock:
+            if job not in self._jobs:
+                return
+            stored = self._jobs[job]
+            several = [each.payload for each in stored.metrics if each.range_id is None]
+            if len(several) > 1:
+                kept = [each for each in stored.metrics if each.range_id is not None]
+                stored.metrics = [*kept, Counted(fold(several))]
+
     def purge(
         self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
@@ -508,6 +525,8 @@ class MemoryStore:
                 job.retired_ms[range_id] = recorded_ms
         for record in map(escaped_late, production.late):
             job.late.append(Kept(next(self._tokens), recorded_ms, record))
+        if production.metrics is not None:
+            apply_metrics(job, production.metrics)
         for letter in map(escaped_dead, production.dead):
             job.dead.append(Kept(next(self._tokens), recorded_ms, letter))
         for write in production.tables:

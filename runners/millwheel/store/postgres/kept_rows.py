@@ -1,6 +1,6 @@
 """Rows that jobs keep for people: late records and dead letters, counts of rows of all kinds, and deleting them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg import Connection
@@ -10,7 +10,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.guards import STATISTICS
 from runners.millwheel.store.port import PRUNED, KeptKind
 from runners.millwheel.store.postgres import takeover
-from runners.millwheel.store.postgres.arrays import Int4Array
+from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
 
@@ -34,6 +34,29 @@ class KeptRowVerbs(JobReads):
         """How many records came too late, by transform."""
         rows = self._read_own("read_late_counts", job)
         return {row["transform"]: row["count"] for row in rows}
+
+    def read_metrics(self, job: str) -> Sequence[bytes]:
+        """What user code has counted."""
+        return [row["payload"] for row in self._read_own("read_metrics", job)]
+
+    def fold_metrics(self, job: str, fold: Callable[[Sequence[bytes]], bytes]) -> None:
+        """Replace what is of no range by one row, in one transaction."""
+
+        def work(opened: Connection[Any]) -> None:
+            found = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()
+            if found is None:
+                return
+            queries = job_queries(found[0])
+            opened.execute(QUERIES["allow_scans"])
+            rows = opened.execute(queries["take_metrics"], binary=True).fetchall()
+            if rows:
+                payload = fold([payload for _, payload in sorted(rows)])
+                opened.execute(
+                    queries["append_metrics"],
+                    {"range_ids": Int4Array.of([None]), "payloads": ByteaArray.of([payload])},
+                )
+
+        self._transact(work)
 
     def statistics(self, job: str) -> Mapping[str, int]:
         """Row counts of the job by kind; all zero for a job that does not exist."""

@@ -60,6 +60,7 @@ def commit_statements(
     statements += _record_ids(production, ids)
     statements += _late(production, ids, portion_bytes)
     statements += _dead(production, ids, portion_bytes)
+    statements += _metrics(production, ids)
     for write in production.tables:
         statements += tables.write(write, portion_bytes)
     statements.append(_COMMIT)
@@ -364,4 +365,18 @@ def _dead(production: Production, ids: JobIds, portion_bytes: int) -> list[State
             "contents": TextArray.of([escape_text(letter.contents) for letter in dead]),
         }
         statements.append((ids.queries["insert_dead_letters"], parameters))
+    return statements
+
+
+def _metrics(production: Production, ids: JobIds) -> list[Statement]:
+    counted = production.metrics
+    if counted is None:
+        return []
+    number = None if counted.range_id is None else ids.range(counted.range_id).number
+    range_ids = Int4Array.of([number])
+    statements: list[Statement] = []
+    if counted.is_anew:
+        statements.append((ids.queries["recount_metrics"], {"range_ids": range_ids}))
+    parameters = {"range_ids": range_ids, "payloads": ByteaArray.of([counted.payload])}
+    statements.append((ids.queries["append_metrics"], parameters))
     return statements

@@ -199,6 +199,14 @@ INSERT INTO {dead_letters}
 SELECT * FROM unnest(%(job_ids)b, %(stages)b, %(errors)b, %(tracebacks)b, %(tries)b,
                      %(timestamps_us)b, %(payloads)b, %(contents)b);
 
+-- name: recount_metrics
+-- What ranges have counted in former attempts; the commit that this belongs to has all of it.
+DELETE FROM {metrics} m WHERE m.range_id = ANY(%(range_ids)b);
+
+-- name: append_metrics
+INSERT INTO {metrics} (range_id, payload)
+SELECT * FROM unnest(%(range_ids)b, %(payloads)b);
+
 -- name: advance_signals
 -- How far ranges have come with the job's signals; only when it has changed, and never back.
 UPDATE dataflow.fences f
@@ -788,6 +796,17 @@ FROM (
 ) each
 GROUP BY each.transform
 ORDER BY each.transform;
+
+-- name: read_metrics
+-- What user code of a job has counted, oldest first.
+SELECT m.payload FROM {metrics} m ORDER BY m.metrics_id;
+
+-- name: take_metrics
+-- Those of no range, if they are several; one that is made of them takes their place.
+DELETE FROM {metrics} m
+WHERE m.range_id IS NULL
+  AND (SELECT count(*) FROM (SELECT FROM {metrics} n WHERE n.range_id IS NULL LIMIT 2) few) > 1
+RETURNING m.metrics_id, m.payload;
 
 -- name: purge_late
 -- Some of the late records that may go; how many they were stays.

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dataflow.metric_updates import Metric, MetricKind, MetricOf
 from dataflow.table import TableSpec, TableWrite
 from runners.core.ground.cells import LateArrival
 from runners.millwheel.model.ids import Channel, RangeId
@@ -28,10 +29,12 @@ from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.productions import note_committed, production_of
 from runners.millwheel.worker.worker_step import WorkerStep, merged
+from runners.stored.metrics import metrics_of
 from windowing.window import GLOBAL_WINDOW
 
 JOB = "job"
 READ, OTHER, SUM = RangeId("read", 0), RangeId("read", 1), RangeId("sum", 0)
+SEEN = MetricOf("read", Metric(MetricKind.COUNTER, "test", "seen"))
 TABLE = TableSpec(name="rows", columns={"value": int}, key=("value",))
 SPEC = JobSpec(
     job=JOB,
@@ -72,6 +75,7 @@ class Owner:
         last = WorkerStep(
             tables=(write,),
             checkpoints=sender.send([(SUM, b"%d" % number)], hold_us=number),
+            metrics={SEEN: number},
             when_committed=(lambda: self.done.append(number),),
         )
         return merged([*parts, last]).sealed()
@@ -121,6 +125,7 @@ class Owner:
             "rows": {at: attrs.evolve(row, bundle=0, token=0) for at, row in job.ranges.items()},
             "table": self.store.read_table(TABLE),
             "done": self.done,
+            "metrics": metrics_of(self.store.read_metrics(JOB)),
             "ours": [(each.delivered, each.signal_mark_committed) for each in ours],
         }
 
