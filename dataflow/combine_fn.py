@@ -17,6 +17,7 @@ from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combiner_columns import columns_of_callable
 from dataflow.errors import PipelineError
 from dataflow.ptransform import PTransform
+from windowing.location import user_location
 from windowing.overriding import stands_for
 
 #: A `CallableCombineFn` folds its buffer when it has grown to this many values.
@@ -289,7 +290,9 @@ def as_combine_fn(fn: CombineFn | Callable[[list[Any]], Any]) -> CombineFn:
     if isinstance(fn, CombineFn):
         return fn
     if not callable(fn) or _is_mistaken(fn):
-        raise PipelineError(f"values cannot be combined with {fn!r}", hint=_hint_for(fn))
+        raise PipelineError(
+            f"values cannot be combined with {fn!r} ({user_location()})", hint=_hint_for(fn)
+        )
     is_associative = getattr(fn, "__dataflow_associative__", False)
     if is_associative or any(fn is known for known in _ASSOCIATIVE_BUILTINS):
         return CallableCombineFn(fn)

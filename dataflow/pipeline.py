@@ -19,7 +19,9 @@ from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, Read
 from dataflow.options import RunnerOptions, runner_of_environment
 from dataflow.runner import PipelineResult, Runner, create_runner
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.errors import DataflowError
 from windowing.location import user_location
+from windowing.user_frames import in_brief
 
 if TYPE_CHECKING:
     from dataflow.ptransform import PTransform
@@ -156,7 +158,10 @@ class Pipeline:
         traceback: TracebackType | None,
     ) -> None:
         if exc_type is None:
-            self.run().wait_until_finish()
+            try:
+                self.run().wait_until_finish()
+            except DataflowError as error:
+                raise in_brief(error) from None
         else:
             self._checks.disarm()
             self._is_used()
@@ -166,9 +171,16 @@ class Pipeline:
         return self.apply(transform, self)
 
     def run(self) -> PipelineResult:
-        """Hand the graph to the runner; does not wait for an unbounded run."""
+        """Hand the graph to the runner; does not wait for an unbounded run.
+
+        Raises:
+            DataflowError: user code has failed, or the pipeline cannot run there; with the frames of user code alone.
+        """
         try:
             result = self.runner.run(self.graph())
+        except DataflowError as error:
+            self._checks.disarm()
+            raise in_brief(error) from None
         except BaseException:
             self._checks.disarm()
             raise
@@ -208,6 +220,9 @@ class Pipeline:
             self._check_is_transform(transform)
             with self._labelled(transform.label, transform.default_label()):
                 output = transform.expand(pcoll)
+        except DataflowError as error:
+            self._is_used()
+            raise in_brief(error) from None
         except BaseException:
             self._is_used()
             raise

@@ -14,6 +14,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.metrics import MetricResults
 from dataflow.options import from_environment
+from windowing.location import user_location
 from windowing.timestamps import DurationLike
 
 _GROUP = "dataflow.runners"
@@ -140,10 +141,15 @@ def create_runner(name: str, **options: Any) -> Runner:
     """
     known = {entry.name: entry for entry in entry_points(group=_GROUP)}
     if name not in known:
+        meant = get_close_matches(name.lower().removesuffix("runner"), known, n=1)
         raise PipelineError(
-            f"there is no runner {name!r}",
+            f"there is no runner {name!r} ({user_location()})",
             detail=f"installed runners: {', '.join(sorted(known)) or 'none'}",
-            hint="use one of these; if the list is empty, this package is not installed (pip install .)",
+            hint=f'did you mean df.Pipeline("{meant[0]}")?'
+            if meant
+            else "use one of these; on Spark, batch reads what is there, and streaming goes on without end"
+            if known
+            else "this package is not installed (pip install .)",
         )
     runner_class = known[name].load()
     open_ones = inspect.signature(runner_class).parameters.keys() - options

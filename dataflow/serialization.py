@@ -9,9 +9,11 @@ has them all), behind one code of pickle's extension registry.
 
 import copyreg
 import pickle
+from collections import ChainMap
 from collections.abc import Callable
 from io import BytesIO
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 import cloudpickle
 
@@ -57,6 +59,24 @@ _public: set[type] = set(_reducers)
 
 class _Pickler(pickle.Pickler):
     dispatch_table = _reducers
+
+
+def _code_with_its_file(code: CodeType) -> Any:
+    """Code as cloudpickle reduces it, but for the name of its file, which tracebacks of workers show."""
+    make, fields = _reduce_code(code)
+    # A text of its own: what is shared with other objects would be written in another way.
+    file = "".join(code.co_filename)
+    return make, tuple(file if field == _NO_FILE else field for field in fields)
+
+
+_reduce_code = cloudpickle.CloudPickler.dispatch_table[CodeType]
+_NO_FILE = "<dynamic-code>"
+
+
+class _CodePickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
+    dispatch_table: ClassVar[Any] = ChainMap(
+        {CodeType: _code_with_its_file}, cloudpickle.CloudPickler.dispatch_table
+    )
 
 
 def read_as(tag: str, make: Callable[..., Any]) -> None:
@@ -110,7 +130,8 @@ def dumps_code(value: Any, what: str) -> bytes:
         PipelineError: something in ``value`` cannot be pickled.
     """
     try:
-        blob: bytes = cloudpickle.dumps(value, protocol=PICKLE_PROTOCOL)
+        buffer = BytesIO()
+        _CodePickler(buffer, protocol=PICKLE_PROTOCOL).dump(value)
     except PipelineError as error:
         # Something in it knows why it cannot be pickled.
         raise PipelineError(
@@ -123,7 +144,7 @@ def dumps_code(value: Any, what: str) -> bytes:
             hint="a function must not close over open files, locks, sockets or connections; "
             "open them in DoFn.setup, which runs on the worker",
         ) from error
-    return blob
+    return buffer.getvalue()
 
 
 def loads_code(blob: bytes) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from dataflow.do_fn import CallableDoFn, DoFn, Shape, has_process_batch
 from dataflow.errors import PipelineError
 from dataflow.user_state import timer_of
+from windowing.location import user_location
 
 #: Hooks whose results are not used.
 _SILENT_HOOKS = ("setup", "start_bundle", "teardown")
@@ -49,6 +50,24 @@ def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
             detail=f"{type(fn).__name__}.process_batch: it returns one batch, and is not iterated",
             hint="return the batch, or (batch, indexes)",
         )
+
+
+def no_function(transform: object, given: object) -> PipelineError:
+    """The error for a transform that was given something that cannot be called.
+
+    Args:
+        transform: made by the user just now.
+        given: as its function.
+    """
+    name = type(transform).__name__
+    hint = (
+        f"give the function itself and not what it returns: df.{name}(f), and not df.{name}(f(x))"
+    )
+    if isinstance(given, DoFn):
+        hint = f"a DoFn is applied with df.ParDo({type(given).__name__}(...))"
+    return PipelineError(
+        f"{name} needs a function, not {given!r:.200} ({user_location()})", hint=hint
+    )
 
 
 def check_hooks(owner: object, names: tuple[str, ...], what: str) -> None:

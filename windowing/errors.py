@@ -3,9 +3,13 @@
 `windowing` is the lowest layer, so the shape of an error is defined here and `dataflow.errors` builds on it.
 """
 
+import traceback
 from typing import Any, Self, TypeVar
 
 from windowing.location import user_location, written_at
+
+#: As much is shown of the text of a user's exception; what a validator says of a record can have a line for each field.
+_SHOWN_LINES_MAX, _SHOWN_CHARACTERS_MAX = 4, 1000
 
 _Error = TypeVar("_Error", bound="DataflowError")
 
@@ -34,6 +38,16 @@ class DataflowError(Exception):
         # Exception's own reduction would call the class with the joined message and lose the keywords.
         return _rebuild, (type(self), self.fact, self.detail, self.hint)
 
+    def _render_traceback_(self) -> list[str]:
+        """The lines that a notebook prints; IPython's own have five of the code around each frame."""
+        frames = self.__traceback__
+        while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(
+            "IPython."
+        ):
+            frames = frames.tb_next
+        lines = traceback.format_exception(type(self), self, frames)
+        return "".join(lines).rstrip("\n").split("\n")
+
     def located(self, where: str) -> Self:
         """A copy of the error with ``where`` (a transform and its line) put in front of the fact."""
         return _rebuild(type(self), f"{where}: {self.fact}", self.detail, self.hint)
@@ -52,6 +66,18 @@ def error_text(error: object) -> str:
         return str(error)
     except Exception as another:  # noqa: BLE001 - whatever it raises, this is shown beside another failure
         return f"<its text cannot be shown: __str__ raises {type(another).__name__}>"
+
+
+def what_was_raised(error: Exception) -> str:
+    """The class and the text of an exception of a user's, of which only the beginning is shown if it is long."""
+    text = error_text(error)
+    lines = text.splitlines()
+    if len(lines) > _SHOWN_LINES_MAX:
+        more = f"... ({len(lines) - _SHOWN_LINES_MAX} more lines)"
+        text = "\n".join([*lines[:_SHOWN_LINES_MAX], more])
+    if len(text) > _SHOWN_CHARACTERS_MAX:
+        text = f"{text[:_SHOWN_CHARACTERS_MAX]}... ({len(text)} characters)"
+    return f"{type(error).__name__}: {text}"
 
 
 class TimeError(DataflowError, ValueError):

@@ -14,7 +14,7 @@ def user_location() -> str:
     # Walking frames looks at the callers without building a traceback.
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the fast way to the caller, as `logging` goes
     while frame is not None:
-        if not _is_own(frame):
+        if not is_own(frame):
             return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return "unknown place"
@@ -26,7 +26,7 @@ def written_at() -> str:
     What a user's function has returned to an engine was not written at the line that runs the pipeline.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the fast way to the caller, as `logging` goes
-    while frame is not None and _is_own(frame):
+    while frame is not None and is_own(frame):
         if frame.f_globals["__name__"].startswith(_ENGINE):
             return ""
         frame = frame.f_back
@@ -37,12 +37,13 @@ def user_stacklevel() -> int:
     """The ``stacklevel`` with which `warnings.warn`, called in the caller, names the nearest line outside this SDK."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the fast way to the caller, as `logging` goes
     level = 1
-    while frame is not None and _is_own(frame):
+    while frame is not None and is_own(frame):
         frame, level = frame.f_back, level + 1
     return level
 
 
-def _is_own(frame: FrameType) -> bool:
+def is_own(frame: FrameType) -> bool:
+    """Whether a frame runs code of this package."""
     module: str = frame.f_globals.get("__name__", "")
     return module.partition(".")[0] in _OWN_PACKAGES
 

@@ -9,6 +9,7 @@ import msgspec
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from windowing.location import user_location
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: The bytes of a value are the same in every process; of what is no plain value, its class alone is compared.
@@ -51,9 +52,9 @@ def listed_elements(given: Iterable[Any], what: str) -> list[Any]:
     is_row = isinstance(given, tuple) and hasattr(type(given), "_fields")
     if is_row or isinstance(given, str | bytes | bytearray) or not isinstance(given, Iterable):
         raise PipelineError(
-            f"{what} needs several elements, not one value",
+            f"{what} needs several elements, not one value ({user_location()})",
             detail=f"it was given {given!r:.200}",
-            hint="put it into a list",
+            hint=f"put it into a list: [{given!r:.60}]",
         )
     return list(given)
 

@@ -31,7 +31,8 @@ from dataflow.serialization import dumps_code
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
 from dataflow.transforms.side_inputs import SideInput, with_views
 from dataflow.type_vars import T
-from dataflow.user_code import check_user_code
+from dataflow.user_code import check_user_code, no_function
+from windowing.location import user_location
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 OutT = TypeVar("OutT")
@@ -67,10 +68,7 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
         **kwargs: Any,
     ) -> None:
         if not isinstance(fn, DoFn):
-            raise PipelineError(
-                f"ParDo needs a DoFn, not {fn!r}",
-                hint="for a plain function use df.Map, df.FlatMap or df.Filter",
-            )
+            raise _no_do_fn(fn)
         self._fn = fn
         skew = (
             fn.allowed_timestamp_skew if allowed_timestamp_skew is None else allowed_timestamp_skew
@@ -151,7 +149,7 @@ class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):
         allowed_timestamp_skew: DurationLike = 0,
     ) -> None:
         if not callable(fn):
-            raise PipelineError(f"{type(self).__name__} needs a function, not {fn!r}")
+            raise no_function(self, fn)
         self._fn, self._skew_us = fn, _skew_us(type(self).__name__, allowed_timestamp_skew)
         self._arguments = _extra(self, args, kwargs)
 
@@ -391,6 +389,18 @@ def _stateful_with_side_inputs(fn: DoFn, here: str) -> PipelineError:
         detail=f"{type(fn).__name__} asks for state or timers",
         hint="put what it needs of the side input into the values before it: "
         "pairs | df.MapTuple(lambda key, value, side: (key, (value, side)), df.AsSingleton(side)) | ...",
+    )
+
+
+def _no_do_fn(given: object) -> PipelineError:
+    if isinstance(given, type) and issubclass(given, DoFn):
+        return PipelineError(
+            f"ParDo needs a DoFn, and {given.__name__} is a class ({user_location()})",
+            hint=f"call it: df.ParDo({given.__name__}(...))",
+        )
+    return PipelineError(
+        f"ParDo needs a DoFn, not {given!r} ({user_location()})",
+        hint="for a plain function use df.Map, df.FlatMap or df.Filter",
     )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import attrs
 
 from dataflow.do_fn import CallableDoFn, Shape
-from dataflow.errors import PipelineError
-from dataflow.user_code import check_user_code
+from dataflow.user_code import check_user_code, no_function
 
 
 @attrs.frozen
@@ -43,7 +42,7 @@ def check_function(function: object, transform: object) -> None:
         PipelineError: it cannot be called.
     """
     if not callable(function):
-        raise PipelineError(f"{type(transform).__name__} needs a function, not {function!r}")
+        raise no_function(transform, function)
 
 
 def check_runs_once(function: Callable[..., Any], here: str, shape: Shape = Shape.MAP) -> None:

@@ -16,7 +16,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from dataflow.errors import DataflowError, TransformError
 from runners.errors import StoreError, StoreRestartedError, UnrepeatableError
 from runners.stored.errors import decode_error, encode_error
-from windowing.errors import error_text
+from windowing.errors import what_was_raised
 
 #: Worth another attempt; everything else is the same the next time.
 _TRANSIENT = (StoreError, OSError, MemoryError, UnrepeatableError)
@@ -71,7 +71,7 @@ def raise_failure(failure: Failure) -> NoReturn:
 
 def _described(error: Exception, where: str) -> DataflowError:
     described = TransformError(
-        f"{where}, or what follows it, raised {type(error).__name__}: {error_text(error)}",
+        f"{where}, or what follows it, raised {what_was_raised(error)}",
         detail="outside of any element; the traceback has the line",
         hint="correct the code there and run the same job again: what is finished is kept",
     )

@@ -15,7 +15,7 @@ from dataflow.serialization import dumps_code, loads_code
 from runners import errors as runner_errors
 from runners.errors import JobFailedError, StoredFormatError
 from runners.stored.framing import frame, unframed
-from runners.task_traceback import TaskTraceback, traceback_of
+from runners.task_traceback import task_traceback, traceback_of
 from windowing.errors import error_text
 
 ERROR = "error"
@@ -89,7 +89,7 @@ def decode_error(blob: bytes) -> DataflowError:
             )
     for note in notes:
         error.add_note(note)
-    error.__cause__ = TaskTraceback(traceback)
+    error.__cause__ = task_traceback(traceback)
     return error
 
 

@@ -55,6 +55,7 @@ from windowing.timestamps import (
     to_datetime,
     to_duration_us,
 )
+from windowing.user_frames import in_brief
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class StreamingJob:
                 self.cancel()
                 raise
         if self._failure is not None:
-            raise self._failure
+            raise in_brief(self._failure)
         return self._state
 
     def cancel(self) -> None:

@@ -332,7 +332,7 @@ def test_an_error_of_the_user_names_place_and_element_and_is_not_tried_again(
     assert "test_batch_exactly_once.py:" in message
     assert "ZeroDivisionError" in message
     assert "element: 0" in message
-    assert "return 1 / value" in str(caught.value.__cause__)
+    assert "return 1 / value" in str(caught.value.__context__)
     assert notes(tried) == ["0"]
     finished = batch.finished()
     assert not any(finished["CombinePerKey(sum)"])

@@ -6,7 +6,7 @@ from typing import Any
 from dataflow.errors import DataflowError, KeyEncodingError, TransformError
 from dataflow.graph import TransformNode
 from runners.core.ground.pairs import refuse_other_than_pairs
-from windowing.errors import error_text
+from windowing.errors import what_was_raised
 
 
 def not_folded(node: TransformNode, values: Sequence[Any], error: Exception) -> DataflowError:
@@ -20,7 +20,7 @@ def not_folded(node: TransformNode, values: Sequence[Any], error: Exception) -> 
     if isinstance(error, DataflowError):
         return error.located(str(node))
     return TransformError(
-        f"{node} raised {type(error).__name__}: {error_text(error)}",
+        f"{node} raised {what_was_raised(error)}",
         detail=f"while combining {len(values)} values, the first {values[0]!r}",
         hint="correct the CombineFn, or sort such values out before the grouping",
     )
@@ -36,7 +36,7 @@ def not_merged(node: TransformNode, error: Exception) -> DataflowError:
     if isinstance(error, DataflowError):
         return error.located(str(node))
     return TransformError(
-        f"{node} raised {type(error).__name__}: {error_text(error)}",
+        f"{node} raised {what_was_raised(error)}",
         detail="while merging accumulators",
         hint="correct how the CombineFn merges accumulators",
     )
@@ -56,4 +56,4 @@ def refused(node: TransformNode, elements: Sequence[Any], error: Exception) -> D
         refuse_other_than_pairs(node, elements)
     except TransformError as refusal:
         return refusal
-    return TransformError(f"{node} raised {type(error).__name__}: {error_text(error)}")
+    return TransformError(f"{node} raised {what_was_raised(error)}")

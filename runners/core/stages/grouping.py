@@ -41,7 +41,7 @@ from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
-from windowing.errors import error_text
+from windowing.errors import what_was_raised
 
 T = TypeVar("T")
 
@@ -230,7 +230,7 @@ class GroupingStage:
             raise error.located(self._where) from error
         except Exception as error:
             raise TransformError(
-                f"{self._where} raised {type(error).__name__}: {error_text(error)}",
+                f"{self._where} raised {what_was_raised(error)}",
                 detail="while combining what had come so far",
                 hint="correct the CombineFn",
             ) from error

@@ -11,7 +11,7 @@ from dataflow.times import in_words
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
 from runners.core.user_code.returned import FinishBundleOutput
-from windowing.errors import error_text
+from windowing.errors import what_was_raised
 from windowing.timestamps import format_timestamp
 
 Emit = Callable[[str, Bundle], None]
@@ -125,7 +125,7 @@ def failure(node: TransformNode, error: Exception, element: Any) -> Exception:
     if isinstance(error, TransformError):
         return error
     return TransformError(
-        f"{node} raised {type(error).__name__}: {error_text(error)}",
+        f"{node} raised {what_was_raised(error)}",
         detail=f"element: {shown(element)}",
         hint="correct the function, or yield bad elements to an output of their own (ParDo.with_outputs)",
     )
@@ -140,7 +140,7 @@ def hook_failure(node: TransformNode, error: Exception, where: str) -> Transform
         where: the method, as the error names it.
     """
     return TransformError(
-        f"{node} raised {type(error).__name__}: {error_text(error)}",
+        f"{node} raised {what_was_raised(error)}",
         detail=f"in {where}",
         hint="correct the DoFn",
     )

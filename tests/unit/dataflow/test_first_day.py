@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,52 @@ def misspelt_option() -> None:
     df.Pipeline("direct", tries_per_recrod=2)  # type: ignore[call-arg] # is also refused at run time
 
 
+def unknown_runner() -> None:
+    df.Pipeline("DirectRunner")
+
+
+def another_engine() -> None:
+    df.Pipeline("flink")
+
+
+def missing_argument() -> None:
+    df.Pipeline() | df.Create([1]) | df.Map(lambda number, factor: number * factor)
+
+
+def argument_too_many() -> None:
+    df.Pipeline() | df.Create([1]) | df.Map(lambda number, factor: number * factor, 2, 3)
+
+
+def class_of_a_combiner() -> None:
+    df.Pipeline() | df.Create([("a", 1)]) | df.CombinePerKey(df.MeanCombineFn)  # type: ignore[arg-type]
+
+
+def class_of_a_do_fn() -> None:
+    df.Pipeline() | df.Create([1]) | df.ParDo(Upper)  # type: ignore[arg-type]
+
+
+def do_fn_for_a_function() -> None:
+    df.Pipeline() | df.Create([1]) | df.Map(Upper())  # type: ignore[arg-type]
+
+
+def called_function() -> None:
+    df.Pipeline() | df.Create([1]) | df.Map(print())  # type: ignore[arg-type]
+
+
+def text_for_elements() -> None:
+    df.Pipeline() | df.Create("ab")
+
+
+def forgotten_event_times() -> None:
+    rows = df.Pipeline() | "rows" >> df.Create([("a", 1)])
+    rows | df.WindowInto(df.FixedWindows(60))
+
+
+class Upper(df.DoFn):
+    def process(self, element: str) -> str:
+        return element.upper()
+
+
 @pytest.mark.parametrize(
     ("mistake", "fact", "hint"),
     [
@@ -66,6 +113,16 @@ def misspelt_option() -> None:
         (collection_in_a_lambda, "'Map(<lambda>)' (L) cannot be sent", "df.CoGroupByKey()"),
         (do_fn_without_process, "'ParDo(Doubles)' (L) has a DoFn without process", "process(self"),
         (batch_without_a_job, "'batch' needs the option job", 'df.Pipeline("batch", job="a-name")'),
+        (unknown_runner, "there is no runner 'DirectRunner' (L)", 'df.Pipeline("direct")?'),
+        (another_engine, "there is no runner 'flink' (L)", "batch reads what is there"),
+        (missing_argument, "'Map(<lambda>)' (L) cannot be called with one element", "df.Map(f, 3)"),
+        (argument_too_many, "(L) was given arguments that do not fit", "the element comes first"),
+        (class_of_a_combiner, "MeanCombineFn'> (L)", "call it, MeanCombineFn(...)"),
+        (class_of_a_do_fn, "ParDo needs a DoFn, and Upper is a class (L)", "df.ParDo(Upper(...))"),
+        (do_fn_for_a_function, "(L)", "df.ParDo(Upper(...))"),
+        (called_function, "Map needs a function, not None (L)", "df.Map(f), and not df.Map(f(x))"),
+        (text_for_elements, "Create needs several elements, not one value (L)", "['ab']"),
+        (forgotten_event_times, "(FixedWindows)' (L) needs event times", "event_time=..."),
         (misspelt_option, "does not have the option tries_per_recrod", "tries_per_record?"),
     ],
     ids=lambda each: each.__name__ if callable(each) else "",
@@ -82,6 +139,67 @@ def test_a_mistake_is_named_with_what_to_do(
     )
     assert hint in str(failure.value)
     assert len(str(failure.value).splitlines()) <= 3
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        ("ab", "of type str"),
+        ({"a": 1}, "of type dict"),
+        (1, "of type int, that cannot be iterated"),
+    ],
+)
+def test_one_value_is_no_outputs(returned: object, shown: str) -> None:
+    class Returns(df.DoFn):
+        def process(self, element: int) -> Any:
+            return returned
+
+    p = df.Pipeline()
+    p | df.Create([1]) | df.ParDo(Returns())
+    with pytest.raises(df.TransformError) as failure:
+        p.run()
+
+    assert "'ParDo(Returns)' (tests/unit/dataflow/test_first_day.py:" in failure.value.fact
+    assert shown in failure.value.fact
+    assert failure.value.detail.startswith(f"it returned {returned!r}")
+    assert failure.value.hint == "yield it, or return a list of outputs"
+
+
+def test_inputs_of_different_windows_are_refused_with_what_differs() -> None:
+    p = df.Pipeline()
+    minutes, hours = (
+        p
+        | f"at {size}" >> df.Create([df.TimestampedValue(1, 0)])
+        | f"windows of {size}"
+        >> df.WindowInto(
+            df.FixedWindows(size),
+            allowed_lateness=late,
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+        )
+        for size, late in [("1 minute", 0), ("1 hour", 60)]
+    )
+    with pytest.raises(df.PipelineError) as failure:
+        (minutes, hours) | df.Flatten()
+
+    assert "'Flatten' (tests/unit/dataflow/test_first_day.py:" in failure.value.fact
+    assert failure.value.detail == (
+        "windows: FixedWindows(size_us=60000000, offset_us=0) of input 1, "
+        "FixedWindows(size_us=3600000000, offset_us=0) of input 2; "
+        "allowed_lateness: 0 seconds of input 1, 1 minute of input 2"
+    )
+
+
+def test_a_malformed_row_is_named_with_its_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text("item,number\ntea,1\nmilk\n")
+    p = df.Pipeline()
+    p | "orders" >> df.ReadFromCsv(path)
+    with pytest.raises(df.InputError) as failure:
+        p.run()
+
+    assert "'orders/Read(CsvSource)' (tests/unit/dataflow/test_first_day.py:" in failure.value.fact
+    assert f"{path} has a row with 1 fields, its header has 2, in line 3" in failure.value.fact
+    assert "row: ['milk']" in failure.value.detail
 
 
 def test_a_do_fn_without_process_is_shown_with_what_it_has() -> None:
