@@ -132,6 +132,17 @@ def test_all_examples_emit_so_on_every_runner(make_runner: MakeRunner) -> None:
     check_runner(make_runner, PROGRAMS)
 
 
+def test_word_count_has_metrics() -> None:
+    p = df.Pipeline()
+    word_count.build(p)
+    found = p.run().metrics().query()
+    assert [(each.key.metric.name, each.committed) for each in found["counters"]] == [
+        ("empty lines", 1)
+    ]
+    (lengths,) = (each.committed for each in found["distributions"])
+    assert (lengths.count, lengths.max) == (25, 10)
+
+
 def test_an_example_runs_from_the_command_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "examples.beam.user_score", "--runner", "direct", "--job", "scores"],
