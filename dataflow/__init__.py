@@ -104,6 +104,7 @@ from dataflow.transforms.side_inputs import AsDict, AsIter, AsList, AsMultiMap, 
 from dataflow.transforms.tee import Tee
 from dataflow.transforms.to_string import ToString
 from dataflow.transforms.tuples import FlatMapTuple, MapTuple
+from dataflow.transforms.wait_on import WaitOn
 from dataflow.transforms.window_bounds import WindowEnd, WindowStart
 from dataflow.transforms.window_into import WindowInto
 from dataflow.user_state import (
@@ -323,6 +324,7 @@ __all__ = [
     "TriggerTimers",
     "TupleCombineFn",
     "Values",
+    "WaitOn",
     "Window",
     "WindowColumns",
     "WindowEnd",

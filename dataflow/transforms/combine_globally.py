@@ -19,6 +19,7 @@ from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.rewindowed import Rewindowed
+from dataflow.transforms.side_inputs import AsSingleton
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
 
@@ -79,6 +80,20 @@ class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[O
         check_fanout(fanout)
         return changed(self, _shards=fanout)
 
+    def as_singleton_view(self) -> CombinedView:
+        """Emit no collection, but the result as a side input: ``f(element, total)``.
+
+        The result of nothing stands for windows without elements, unless there is none, or `without_defaults` is set.
+
+        Example::
+
+            total = orders | df.CombineGlobally(sum).as_singleton_view()
+            orders | df.Map(lambda order, total: order / total, total)
+        """
+        named = CombinedView(self, self._combine_fn, has_default=self._has_defaults)
+        named.label = self.label
+        return named
+
     def expand(self, pcoll: PCollection[Any]) -> PCollection[OutT]:
         """Give all elements one key, combine them, and add what to emit of none.
 
@@ -97,6 +112,31 @@ class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[O
             return results
         default = pcoll | "default" >> _Default(self._combine_fn, results.node.strategy)
         return (results, default) | "results" >> Flatten()
+
+
+class CombinedView(PTransform[PCollection[Any], AsSingleton]):
+    """A `CombineGlobally` whose result is a side input, as `CombineGlobally.as_singleton_view` returns it.
+
+    Args:
+        combine: combines the elements.
+        combine_fn: what it combines them with.
+        has_default: whether the result of nothing stands for windows without elements.
+    """
+
+    def __init__(
+        self, combine: CombineGlobally[Any], combine_fn: CombineFn, *, has_default: bool
+    ) -> None:
+        self._combine, self._combine_fn, self._has_default = combine, combine_fn, has_default
+
+    def default_label(self) -> str:
+        """The label of the `CombineGlobally`."""
+        return self._combine.default_label()
+
+    def expand(self, pcoll: PCollection[Any]) -> AsSingleton:
+        """Combine, with the default where elements look at the result."""
+        results = self._combine.without_defaults().expand(pcoll)
+        default = _OfNothing(self._combine_fn)((None, 0)) if self._has_default else []
+        return AsSingleton(results, *default)
 
 
 class _Default(PTransform[PCollection[Any], PCollection[Any]]):

@@ -302,8 +302,6 @@ def _add(
         return _add_stateful(fn, pcoll, tags, skew_us, arguments)
     _check_that_arguments_arrive(fn, arguments, here)
     if has_side_inputs:
-        if isinstance(fn, CallableDoFn) and fn.shape is Shape.FILTER:
-            fn = CallableDoFn(_keeping(fn.function), Shape.FLAT_MAP)
         arguments.bound(fn.process if isinstance(fn, DoFn) else fn.function, here)
         pcoll, arguments = with_views(pcoll, arguments)
     if has_process_batch(fn) and is_nondeterministic(fn) and pcoll.node.retracted_by:
@@ -369,18 +367,6 @@ def _add_stateful(
         is_sorted = not pcoll.node.has_arrival_order
     operation = StatefulParDoOperation(fn, tags, skew_us, is_sorted, arguments)
     return pipeline.add_operation(operation, [pcoll], strategy, tags=tags)
-
-
-def _keeping(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A filter that returns the elements: what it would be asked of is an element with its views."""
-
-    @wraps(fn, updated=())  # so that what its signature asks for is seen
-    def kept(element: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        return [element] if fn(element, *args, **kwargs) else []
-
-    if is_nondeterministic(CallableDoFn(fn, Shape.FILTER)):
-        nondeterministic(kept)
-    return kept
 
 
 def _stateful_with_side_inputs(fn: DoFn, here: str) -> PipelineError:

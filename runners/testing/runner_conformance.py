@@ -326,6 +326,23 @@ def _retracted_side_input(p: df.Pipeline) -> df.PCollection[Any]:
     return numbers | df.Map(lambda x, total: x + total, df.AsSingleton(total, 0)) | _Net()
 
 
+def _wait_on(p: df.Pipeline) -> df.PCollection[Any]:
+    """In windows, one of which has no signal; values that look like outputs stay what they are."""
+    numbers = p | "numbers" >> df.Create(stamped([(1, 5), (2, 65), (3, 125)])) | MINUTE
+    signals = p | "signals" >> df.Create(stamped([("x", 1), ("y", 61)])) | "by minute" >> MINUTE
+    waited = numbers | df.Reify.Timestamp() | df.WaitOn(signals, signals | df.Distinct())
+    kept = waited | df.Filter(lambda each, n: n or each.value == 3, df.AsList(signals))
+    return kept | df.Map(lambda each: each.value)
+
+
+def _singleton_view(p: df.Pipeline) -> df.PCollection[Any]:
+    """A total as a side input, where there is nothing in the window too."""
+    numbers = p | "numbers" >> df.Create(stamped([(1, 5), (2, 65)])) | MINUTE
+    letters = p | "letters" >> df.Create(stamped([("x", 1)])) | "letters' windows" >> MINUTE
+    count = letters | df.CombineGlobally(df.CountCombineFn()).as_singleton_view()
+    return numbers | df.Map(lambda x, count: (x, count), count)
+
+
 class _Net(df.PTransform[df.PCollection[Any], df.PCollection[Any]]):
     """Elements that were emitted, without those that were retracted; all are hashable."""
 
@@ -414,6 +431,8 @@ PROGRAMS: Sequence[Program] = (
         ],
     ),
     Program("side input of the same source", _side_input_of_the_same, [0.25, 0.75, 1.0]),
+    Program("as_singleton_view", _singleton_view, [(1, 1), (2, 0)]),
+    Program("WaitOn", _wait_on, [1, 2, 3]),
     Program("side input that is retracted", _retracted_side_input, [31, 32, 33]),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(

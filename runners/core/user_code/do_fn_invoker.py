@@ -22,6 +22,7 @@ from dataflow.do_fn import (
 )
 from dataflow.graph import ParDo, TransformNode
 from dataflow.metric_updates import running_as, uncounted
+from dataflow.views import ViewArgument
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import EmittedPane
 from runners.core.user_code.batch_do_fn import BatchDoFn
@@ -56,6 +57,7 @@ class DoFnInvoker:
             BatchDoFn(node, fn) if isinstance(fn, DoFn) and has_process_batch(fn) else None
         )
         self._params = requested_params(self._call, str(node))
+        self._has_views = operation.arguments.has(ViewArgument)
         self._shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
         name = getattr(self._call, "__name__", type(self._call).__name__)
         self._where = name if self._do_fn is None else "process"
@@ -127,6 +129,8 @@ class DoFnInvoker:
     def _run_filter(self, bundle: Bundle) -> None:
         keep = self._column(bundle)
         keep = self._called(bundle) if keep is None else keep
+        if self._has_views:
+            bundle = bundle.with_values([each.element for each in bundle.values])
         indexes = list(compress(range(len(bundle)), keep))
         if len(indexes) == len(bundle):
             self._outputs.emit(self._outputs.main, bundle)
@@ -213,7 +217,7 @@ class DoFnInvoker:
                     raise failure(self._node, error, element) from error
         elif self._shape is Shape.FILTER:
             for element, keep in zip(bundle.values, self._called(bundle), strict=True):
-                yield [element] if keep else []
+                yield [element.element if self._has_views else element] if keep else []
         else:
             for output in self._called(bundle):
                 yield [output]

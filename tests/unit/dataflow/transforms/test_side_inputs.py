@@ -224,6 +224,79 @@ def test_a_single_value_that_is_read_again_is_what_it_was_last(mode: MODE) -> No
     assert [("a", 2, 3), ("b", 10, after)] == found
 
 
+def test_elements_wait_on_the_end_of_the_windows_of_signals() -> None:
+    """Not on the panes before, nor on windows that are not theirs."""
+    found: list[Any] = []
+    elements = (
+        TestStream()
+        .add_elements([at(1, "a"), at(61, "b")])
+        .advance_watermark_to(62)
+        .add_elements([at(63, "c")])
+    )
+    signals = (
+        TestStream()
+        .add_elements([at(5, 1)])
+        .advance_watermark_to(6)
+        .add_elements([at(7, 1)])
+        .advance_watermark_to(60)
+        .add_elements([at(65, "seen")])
+    )
+    with df.Pipeline(DirectRunner()) as p:
+        early = p | "signals" >> signals | "early" >> windows(trigger=EARLY)
+        early | df.Map(found.append)
+        waiting = p | "elements" >> elements | windows() | df.WaitOn(early)
+        waiting | df.Map(lambda x, at=df.DoFn.TimestampParam: found.append((x, at.timestamp())))
+
+    assert [1, 1, ("a", 1.0), "seen"] == found[:4]
+    assert [("b", 61.0), ("c", 63.0)] == sorted(found[4:])
+
+
+def test_elements_without_an_end_wait_on_what_ends() -> None:
+    found: list[Any] = []
+    with df.Pipeline(DirectRunner()) as p:
+        nothing: df.PCollection[int] = p | "nothing" >> df.Create([])
+        p | df.PeriodicImpulse(0, 2, 1) | df.WaitOn(nothing) | df.Map(found.append)
+
+    assert 2 == len(found)
+
+
+def test_what_is_waited_on_is_a_collection() -> None:
+    with pytest.raises(df.PipelineError, match="WaitOn needs PCollections to wait for, not 5"):
+        df.WaitOn(5)  # type: ignore[arg-type]
+    with pytest.raises(df.PipelineError, match="WaitOn needs at least one PCollection"):
+        df.WaitOn()
+
+
+@pytest.mark.parametrize(
+    ("combine", "expected"),
+    [
+        (df.CombineGlobally(sum), [("a", 3), ("b", 0)]),
+        (df.CombineGlobally(sum).with_fanout(2), [("a", 3), ("b", 0)]),
+        (df.CombineGlobally(max), "is empty, and has no default"),
+        (df.CombineGlobally(sum).without_defaults(), "is empty, and has no default"),
+    ],
+)
+def test_a_result_as_a_view_is_that_of_nothing_where_there_is_nothing(
+    combine: Any, expected: Any
+) -> None:
+    p, found = df.Pipeline(DirectRunner()), list[Any]()
+    elements = p | df.Create([at(1, "a"), at(61, "b")]) | "windows" >> windows()
+    numbers = (
+        p
+        | "numbers" >> df.Create([at(2, 1), at(3, 2)])
+        | "side" >> df.WindowInto(df.FixedWindows(60))
+    )
+    view = numbers | "view" >> combine.as_singleton_view()
+    elements | df.Map(lambda x, total: found.append((x, total)), view)
+
+    if isinstance(expected, str):
+        with pytest.raises(df.TransformError, match=expected):
+            p.run().wait_until_finish()
+    else:
+        p.run().wait_until_finish()
+        assert expected == sorted(found)
+
+
 class Priced(df.DoFn):
     """Has a side input, another argument, and two outputs."""
 
