@@ -12,19 +12,27 @@ from typing import Any
 import attrs
 import pytest
 
+from dataflow.metric_updates import Metric, MetricKind, MetricOf
 from dataflow.table import TableSpec
 from runners import registry
 from runners.cli import command_line, main
 from runners.core.ground import dead_letters
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
-from runners.millwheel.model.production import LateRecord, Production, Reshape, StoredDeadLetter
+from runners.millwheel.model.production import (
+    Counted,
+    LateRecord,
+    Production,
+    Reshape,
+    StoredDeadLetter,
+)
 from runners.millwheel.model.requests import Answer, Request, Verb
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec, OldSnapshot, RangeSpec, Store
 from runners.stored.framing import Format, writing
+from runners.stored.metrics import encode_metrics
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
 from windowing.window import Window
@@ -229,6 +237,49 @@ def test_late_records_are_rows_and_counts(
     assert "\x1b" not in second
     assert "the beginning of time" in second
     assert counts.split() == ["transform", "late", "records", "sum", "3"]
+
+
+METRICS = {
+    MetricOf("sum/inner", Metric(MetricKind.COUNTER, "scores", "refused")): 1_200,
+    MetricOf("read", Metric(MetricKind.DISTRIBUTION, "scores", "points")): (2, 8, 3, 5),
+    MetricOf("read", Metric(MetricKind.GAUGE, "limits", "open")): (0.5, 90_500_000),
+    MetricOf("read", Metric(MetricKind.STRING_SET, "scores", "\x1b[2J")): frozenset("ab"),
+}
+
+
+def test_metrics_are_rows(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name cannot write to the terminal."""
+    open_job(store)
+    assert main(["metrics", "scores"]) == 0
+    assert capsys.readouterr().out == "no metrics in job scores\n"
+    commit(store, metrics=Counted(encode_metrics(METRICS)))
+
+    assert main(["metrics", "scores"]) == 0
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    assert [[each.strip() for each in line if each] for line in lines] == [
+        ["transform", "namespace", "name", "value"],
+        ["sum/inner", "scores", "refused", "1,200"],
+        ["read", "scores", "points", "2 from 3 to 5, mean 4, sum 8"],
+        ["read", "limits", "open", "0.5"],
+        ["read", "scores", "'\\x1b[2J'", "a, b"],
+    ]
+    assert main(["metrics", "scores", "--step", "inner", "--name", "refused", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "kind": "counters",
+        "transform": "sum/inner",
+        "namespace": "scores",
+        "name": "refused",
+        "value": 1_200,
+    }
+    assert main(["metrics", "scores", "--json"]) == 0
+    values = [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()]
+    assert values == [
+        1_200,
+        {"count": 2, "sum": 8, "min": 3, "max": 5},
+        {"value": 0.5, "timestamp": "1970-01-01T00:01:30.500000+00:00"},
+        ["a", "b"],
+    ]
 
 
 def test_late_records_as_json_are_one_object_a_line(

@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from dataflow.errors import PipelineError
-from runners.millwheel.control.housekeeping import INTERVAL_MS, Housekeeper, Retention
-from runners.millwheel.model.production import LateRecord, StoredDeadLetter
+from dataflow.metric_updates import Metric, MetricKind, MetricOf
+from runners.millwheel.control.housekeeping import (
+    FOLD_INTERVAL_MS,
+    INTERVAL_MS,
+    Housekeeper,
+    Retention,
+)
+from runners.millwheel.model.production import Counted, LateRecord, StoredDeadLetter
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.stored.metrics import encode_metrics, metrics_of
 from runners.testing.manual_clock import ManualClock
 from runners.testing.store_conformance.world import JOB, LOW, Owner, job_spec
 from windowing.errors import TimeError
@@ -46,6 +53,28 @@ def test_late_records_go_when_they_are_old_enough_and_their_number_stays() -> No
     housekeeper.step(store)
     assert left(store) == (0, 1)
     assert store.read_late_counts(JOB) == {"count": 1}
+
+
+def test_what_is_counted_is_folded_every_few_seconds() -> None:
+    """A row for each commit would be too many to read."""
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    store.open_job(job_spec())
+    owner = Owner(store, LOW)
+    seen = MetricOf("read", Metric(MetricKind.COUNTER, "test", "seen"))
+    housekeeper = Housekeeper(JOB, Retention(), clock, lambda: 0)
+    rows = []
+    for number in (1, 2, 3):
+        owner.commit(metrics=Counted(encode_metrics({seen: number})))
+        housekeeper.step(store)
+        rows.append(len(store.read_metrics(JOB)))
+        clock.advance(FOLD_INTERVAL_MS - 1)
+        housekeeper.step(store)
+        rows.append(len(store.read_metrics(JOB)))
+        clock.advance(1)
+
+    assert rows == [1, 1, 1, 1, 1, 1]
+    assert metrics_of(store.read_metrics(JOB)) == {seen: 6}
 
 
 def test_dead_letters_have_an_age_of_their_own() -> None:
