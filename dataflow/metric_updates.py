@@ -69,10 +69,12 @@ class Running:
 
     Attributes:
         label: of the transform whose user code runs; empty between two transforms.
+        job: that runs in this process; empty where it has no name, or runs elsewhere.
         updates: what it has counted; None: nobody collects it.
     """
 
     label: str = ""
+    job: str = ""
     updates: Updates | None = None
 
 

@@ -1,29 +1,73 @@
-"""What user code logs in a worker, on the worker's stderr: with the worker, and the transform that was running.
+"""What user code logs: with the transform that was running, the worker and the job, where the driver's `logging` is.
 
-Where executors are on the driver's machine that is the driver's terminal; elsewhere it is the log of the executor.
-The level is INFO, or that of the variable DATAFLOW_LOG_LEVEL where the driver was started.
+A worker sends each record to its driver, which hands it to the logger of the same name as if it had been logged there
+(`log_again`); where the driver has configured no handler the record is on its stderr.  What cannot be sent, and what a
+process logs in which user code is only tried, is on the worker's stderr.
+
+Each record has ``dataflow_transform``, ``dataflow_worker`` and ``dataflow_job``, for formatters and filters.
+The level is that of the runner's ``log_level``, else of the variable DATAFLOW_LOG_LEVEL where the driver was started,
+else INFO.  No logger of the driver has its level changed, but by a run in memory that was given a level.
 """
 
 import logging
 import os
 import sys
-from typing import TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import msgspec
 
 from dataflow.errors import PipelineError
 from dataflow.metric_updates import running
 
 LEVEL_VARIABLE = "DATAFLOW_LOG_LEVEL"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(dataflow_where)s] %(message)s"
+#: What a record has of the place where it was logged.
+_SENT = ("name", "levelno", "levelname", "created", "pathname", "lineno", "funcName", "process")
+_WHERE = ("dataflow_transform", "dataflow_worker", "dataflow_job")
+
+#: Sends a record as bytes; returns whether it could.
+Send = Callable[[bytes], bool]
 
 
-class _WorkerHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """The one handler of this module in a process.
+def checked_level(level: str | None) -> str | None:
+    """The level that a runner was given, as `logging` names it; None for none.
 
-    Attributes:
-        worker: changes with the task.
+    Raises:
+        PipelineError: there is no such level.
     """
+    return None if level is None else _known(level, "log_level")
 
-    worker = ""
+
+def wanted_level(given: str | None = None) -> str:
+    """The level that the user of this driver wants to see.
+
+    Args:
+        given: to the runner; None: that of the environment.
+
+    Raises:
+        PipelineError: the variable names no level.
+    """
+    return given or _known(os.environ.get(LEVEL_VARIABLE) or "INFO", LEVEL_VARIABLE)
+
+
+def _known(level: Any, what: str) -> str:
+    name = str(level).upper()
+    if name not in logging.getLevelNamesMapping():
+        raise PipelineError(
+            f"{what} is no level of logging: {name!r}",
+            hint="give DEBUG, INFO, WARNING, ERROR or CRITICAL",
+        )
+    return name
+
+
+class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes records with their place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter(_FORMAT, "%H:%M:%S"))
 
     @property
     def stream(self) -> TextIO:
@@ -35,38 +79,145 @@ class _WorkerHandler(logging.StreamHandler):  # type: ignore[type-arg]
         """What the base class is given at its start is not kept."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        where = [f"transform {running().label!r}"] if running().label else []
-        record.dataflow_where = ", ".join([*where, self.worker])
+        transform, worker, job = (getattr(record, name, "") for name in _WHERE)
+        where = [f"transform {transform!r}"] * bool(transform)
+        record.dataflow_where = ", ".join([*where, *filter(None, [worker]), *_of_job(job)])
         super().emit(record)
 
 
-def wanted_level() -> str:
-    """The level that the user of this driver wants to see.
+def _of_job(job: str) -> list[str]:
+    return [f"job {job!r}"] if job else []
 
-    Raises:
-        PipelineError: the variable names no level.
+
+class _WorkerHandler(_StderrHandler):
+    """The one handler of this module in a worker's process.
+
+    Attributes:
+        worker, job: change with the task.
+        send: to the driver; None: there is no way to it.
     """
-    given = os.environ.get(LEVEL_VARIABLE, "INFO").upper()
-    if given not in logging.getLevelNamesMapping():
-        raise PipelineError(
-            f"{LEVEL_VARIABLE} is no level of logging: {given!r}",
-            hint="give DEBUG, INFO, WARNING, ERROR or CRITICAL",
-        )
-    return given
+
+    worker = job = ""
+    send: Send | None = None
+    _process = 0
+
+    def handles_for(self, worker: str, job: str, send: Send | None) -> None:
+        """Handle what is logged from here on as this worker; see `log_as`."""
+        self.worker, self.job, self.send, self._process = worker, job, send, os.getpid()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _note(record, self.worker, self.job)
+        # A process that was forked from this one, to try user code in, has no part in its connections.
+        if self.send is None or os.getpid() != self._process or not self._sent(record, self.send):
+            super().emit(record)
+
+    def _sent(self, record: logging.LogRecord, send: Send) -> bool:
+        try:
+            return send(_encoded(record))
+        except Exception:  # noqa: BLE001 - what is logged must not be what fails
+            return False
 
 
-def log_as(worker: str, level: str) -> None:
+def _note(record: logging.LogRecord, worker: str, job: str) -> None:
+    found = (running().label, worker, job)
+    for name, value in zip(_WHERE, found, strict=True):
+        setattr(record, name, value)
+
+
+def _encoded(record: logging.LogRecord) -> bytes:
+    text = record.getMessage()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    fields = {name: getattr(record, name) for name in (*_SENT, *_WHERE)}
+    blob: bytes = msgspec.msgpack.encode(
+        {**fields, "msg": _plain(text), "exc_text": record.exc_text and _plain(record.exc_text)}
+    )
+    return blob
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def log_again(blob: bytes) -> None:
+    """Hand what a worker has logged to the logger of that name in this process, or to stderr if nobody listens.
+
+    Args:
+        blob: as a worker has sent it.
+    """
+    record = logging.makeLogRecord(msgspec.msgpack.decode(blob))
+    logger = logging.getLogger(record.name)
+    if logger.hasHandlers():
+        logger.handle(record)
+    elif not logger.disabled:
+        _StderrHandler().handle(record)
+
+
+def log_as(worker: str, level: str, job: str = "", send: Send | None = None) -> None:
     """Have this process log what is of ``level`` or above, as this worker; again for each task.
 
     Args:
-        worker: the name that each line has.
+        worker: the name that each record has.
         level: as `logging` names it.
+        job: that the worker works for.
+        send: to the driver; None: what is logged is on stderr.
     """
     root = logging.getLogger()
     handler = next((each for each in root.handlers if isinstance(each, _WorkerHandler)), None)
     if handler is None:
         handler = _WorkerHandler()
-        handler.setFormatter(logging.Formatter(_FORMAT, "%H:%M:%S"))
         root.addHandler(handler)
-    handler.worker = worker
+    handler.handles_for(worker, job, send)
     root.setLevel(level)
+
+
+@contextmanager
+def logging_in_place(level: str | None, job: str) -> Iterator[None]:
+    """Log what runs in this process with its transform, and leave levels and handlers as they were behind the block.
+
+    Args:
+        level: what is of this level or above is logged, on stderr if there is no handler; None: as `logging` is set up.
+        job: that runs.
+    """
+    _note_transforms()
+    now = running()
+    outer, now.job = now.job, job
+    try:
+        with _at_level(level):
+            yield
+    finally:
+        now.job = outer
+
+
+@contextmanager
+def _at_level(level: str | None) -> Iterator[None]:
+    if level is None:
+        yield
+        return
+    root = logging.getLogger()
+    outer, handler = root.level, None if root.hasHandlers() else _StderrHandler()
+    root.setLevel(level)
+    if handler is not None:
+        root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.setLevel(outer)
+        if handler is not None:
+            root.removeHandler(handler)
+
+
+def _note_transforms() -> None:
+    """Have each record of this process name the transform that runs; a process does so once and for all."""
+    make = logging.getLogRecordFactory()
+    if getattr(make, "notes_transforms", False):
+        return
+
+    def noting(*args: Any, **fields: Any) -> logging.LogRecord:
+        record = make(*args, **fields)
+        if running().label:
+            _note(record, "direct", running().job)
+        return record
+
+    noting.notes_transforms = True  # type: ignore[attr-defined]
+    logging.setLogRecordFactory(noting)

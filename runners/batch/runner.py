@@ -43,6 +43,7 @@ from runners.spark.result import StoreResult
 from runners.spark.session import LOCAL_MASTER
 from runners.spark.spark_options import SparkOptions
 from runners.spark.stream_options import checked_step_timeout_ms
+from runners.worker_log import checked_level
 from windowing.timestamps import DurationLike
 
 _PARTITIONS_PER_CORE = 2
@@ -66,6 +67,8 @@ class BatchRunner:
         partitions: how many parts sources are divided into, about, and how many key ranges each
             grouping has; fixed when the job is first run. By default two for each core of this
             machine.  What one key range has to write must fit into the memory of a worker.
+        log_level: what of this level ("DEBUG", "INFO", ...) or above user code logs reaches `logging` in this process;
+            None: that of the environment variable DATAFLOW_LOG_LEVEL, else INFO.
         spill_bytes: how much of a key range a task keeps in memory, counted as pickles; the rest waits in temporary
             files.  A group of `GroupByKey` that does not fit is given as a sequence that reads such a file; see
             there, and docs/how-to/run-on-a-cluster.md for what must fit all the same.
@@ -91,6 +94,7 @@ class BatchRunner:
         partitions: int | None = None,
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
+        log_level: str | None = None,
         spill_bytes: int = SPILL_BYTES,
         show_progress: bool = True,
     ) -> None:
@@ -101,6 +105,7 @@ class BatchRunner:
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
         self._tries = checked_tries(tries_per_record)
         self._step_timeout_ms = checked_step_timeout_ms(step_timeout)
+        self._log_level = checked_level(log_level)
         self._spill_bytes = checked_spill_bytes(spill_bytes)
         self._show_progress = show_progress
 
@@ -134,6 +139,7 @@ class BatchRunner:
                 fresh=self._fresh,
                 splits_desired=self._partitions,
                 ranges_per_grouping=self._partitions,
+                log_level=self._log_level,
             ),
         )
         if prepared.job.is_finished:

@@ -21,6 +21,7 @@ from runners.batch.range_task import RangeTask, Shipment, TaskSettings
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
+from runners.spark.driver_log import LogTarget
 from runners.spark.shipped_plan import ShippedPlan
 from runners.spark.whole_input import BrokenInputError
 from runners.stored.errors import is_error
@@ -40,6 +41,7 @@ class Work:
         attempts_max: how often Spark tries a task.
         connect: opens the store at ``dsn``.
         step_timeout_ms: how long user code may be at work on one bundle; None: as long as it likes.
+        log: where its tasks send what is logged in them; None: it is on their stderr.
         can_fork: whether each attempt has a process of its own; see `CodeWatch`.
     """
 
@@ -50,6 +52,7 @@ class Work:
     attempts_max: int
     connect: Callable[[str], Store] = open_store
     step_timeout_ms: int | None = None
+    log: LogTarget | None = None
     can_fork: bool = False
 
 
@@ -152,7 +155,8 @@ class Attempt:
             # Loaded for each attempt, so that no two share the user's objects.
             shipped = work.plan.value
             plan = shipped.load()
-            log_as(self._owner, shipped.log_level)
+            send = None if work.log is None else work.log.send
+            log_as(self._owner, shipped.log_level, work.settings.job, send)
             where = str(plan.stages[self._range_id.computation].root)
             task = RangeTask(
                 work.settings,

@@ -21,7 +21,9 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import JobRow, Store
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
+from runners.spark.driver_log import driver_log
 from runners.spark.prepared_job import PreparedJob
+from runners.spark.session import driver_host
 from runners.spark.shipped_code import spark_gave_up
 from runners.spark.whole_input import whole
 
@@ -68,6 +70,7 @@ def run_waves(
         JobFailedError: Spark gave up for another reason, e.g. because workers died again and again.
     """
     shipped = context.broadcast(prepared.shipped)
+    log = driver_log(driver_host(context))
     failures: FailureAccumulator = context.accumulator([], FailuresParam())
     work = Work(
         settings=settings,
@@ -76,6 +79,7 @@ def run_waves(
         failures=failures,
         attempts_max=_attempts_max(context),
         step_timeout_ms=step_timeout_ms,
+        log=log.target(settings.job),
         can_fork=True,
         connect=connect,
     )
@@ -89,6 +93,7 @@ def run_waves(
         _await(context, waves, failures, _Watch(context, progress, names, tasks))
     finally:
         shipped.destroy()
+        log.await_rest()
 
 
 def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment], int]:

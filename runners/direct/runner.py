@@ -14,6 +14,7 @@ from runners.core.stages.plan import plan
 from runners.direct.job import Job
 from runners.direct.micro_batch import MicroBatchJob, in_rounds
 from runners.direct.result import DirectResult
+from runners.worker_log import checked_level, logging_in_place
 from windowing.timestamps import DurationLike, to_duration_us
 
 _NOTHING_STAYS = "nothing stays of a run in memory; run it again to begin anew"
@@ -34,6 +35,8 @@ class DirectRunner:
             late.  Needs a source that gives the arrival of its input, such as a `TestStream`.
         tries_per_record: how often a record that makes user code fail is tried before it is left out and kept as a
             dead letter (`DirectResult.dead_letters`); None: the first failure ends the run.
+        log_level: what of this level ("DEBUG", "INFO", ...) or above is logged while it runs, on stderr where `logging`
+            has no handler; None: as `logging` is set up in this process.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class DirectRunner:
         bundle_records: int = 1_000,
         micro_batch: DurationLike | None = None,
         tries_per_record: int | None = None,
+        log_level: str | None = None,
     ) -> None:
         if bundle_records < 1:
             raise PipelineError(f"bundle_records must be positive, not {bundle_records}")
@@ -53,6 +57,7 @@ class DirectRunner:
         if self._round_us is not None and self._round_us <= 0:
             raise PipelineError(f"micro_batch must be a positive duration, not {micro_batch!r}")
         self._bundle_records, self._tries = bundle_records, checked_tries(tries_per_record)
+        self._log_level = checked_level(log_level)
 
     def run(self, graph: PipelineGraph) -> DirectResult:
         """Run to the end of every source.
@@ -69,5 +74,5 @@ class DirectRunner:
             if self._round_us is None
             else MicroBatchJob(execution, self._round_us, tries=self._tries)
         )
-        with if_interrupted(_NOTHING_STAYS):
+        with if_interrupted(_NOTHING_STAYS), logging_in_place(self._log_level, self.job or ""):
             return job.run(self._bundle_records)

@@ -35,9 +35,18 @@ class JobOptions:
     fresh: bool
     splits_desired: int
     ranges_per_grouping: int
+    log_level: str | None = None
 
     @classmethod
-    def of_stream(cls, *, job: str, store: str | None, fresh: bool, workers: int) -> "JobOptions":
+    def of_stream(
+        cls,
+        *,
+        job: str,
+        store: str | None,
+        fresh: bool,
+        workers: int,
+        log_level: str | None = None,
+    ) -> "JobOptions":
         """The options of a stream, whether it begins live or with a backfill.
 
         Args:
@@ -45,6 +54,7 @@ class JobOptions:
             store: its DSN; None: see `store_dsn`.
             fresh: whether to start over.
             workers: the number of slots.
+            log_level: what of that level or above workers log; None: see `wanted_level`.
         """
         return cls(
             job=job,
@@ -54,6 +64,7 @@ class JobOptions:
             # One split per file: a stream keeps the order of its input.
             splits_desired=1,
             ranges_per_grouping=workers * _RANGES_PER_WORKER,
+            log_level=log_level,
         )
 
 
@@ -150,7 +161,7 @@ def prepare(
     for stage in execution.sources():
         operation: Any = stage.root.operation
         operation.source.check()
-    shipped = ShippedPlan.of(execution)
+    shipped = ShippedPlan.of(execution, options.log_level)
     dsn = store_dsn(options.store)
     spec = _spec(execution, options)
     if claim is not None:

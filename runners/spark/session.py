@@ -100,6 +100,11 @@ def spark_context(
         return context
 
 
+def driver_host(context: SparkContext) -> str:
+    """The host by which executors reach this process."""
+    return str(context.getConf().get("spark.driver.host") or "127.0.0.1")
+
+
 def local_master(workers: int) -> str:
     """All cores, or more threads than cores where there are more workers: every worker must run at once."""
     return LOCAL_MASTER if workers <= (os.cpu_count() or 1) else f"local[{workers},4]"

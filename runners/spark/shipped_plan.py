@@ -31,11 +31,21 @@ class ShippedPlan:
     log_level: str = "INFO"
 
     @classmethod
-    def of(cls, plan: ExecutionPlan) -> "ShippedPlan":
-        """Pickle a plan.  Raises `PipelineError` if something in it cannot be."""
+    def of(cls, plan: ExecutionPlan, log_level: str | None = None) -> "ShippedPlan":
+        """Pickle a plan.
+
+        Args:
+            plan: of the pipeline.
+            log_level: what of that level or above workers log; None: that of the environment.
+
+        Raises:
+            PipelineError: something in it cannot be pickled.
+        """
         path = tuple(str(Path(place).resolve()) for place in sys.path)
         # In one pickle, so that a class is the same one for functions and for records.
-        return cls(dumps_code((plan, classes_of_main()), "the pipeline"), path, wanted_level())
+        return cls(
+            dumps_code((plan, classes_of_main()), "the pipeline"), path, wanted_level(log_level)
+        )
 
     def load(self) -> ExecutionPlan:
         """The plan, in a worker, whose process is made ready for it.

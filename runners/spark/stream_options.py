@@ -9,6 +9,7 @@ from runners.core.ground.dead_letters import checked_tries
 from runners.spark.prepared_job import JobOptions
 from runners.spark.session import local_master
 from runners.spark.spark_options import SparkOptions
+from runners.worker_log import checked_level
 from windowing.timestamps import DurationLike, to_duration_us
 
 
@@ -42,6 +43,7 @@ class StreamOptions:
         code: Sequence[str],
         show_progress: bool,
         step_timeout: DurationLike | None = None,
+        log_level: str | None = None,
     ) -> "StreamOptions":
         """The options, from the arguments of a runner.
 
@@ -58,6 +60,7 @@ class StreamOptions:
             show_progress: whether a bar is shown.
             step_timeout: how long user code may be at work on a step; seconds where it is a number; None: as long as it
                 likes.
+            log_level: of what user code logs; None: see `wanted_level`.
 
         Raises:
             PipelineError: one of them is not valid.
@@ -65,7 +68,13 @@ class StreamOptions:
         if workers < 1:
             raise PipelineError(f"a stream needs at least one worker, not {workers}")
         return cls(
-            job=JobOptions.of_stream(job=job, store=store, fresh=fresh, workers=workers),
+            job=JobOptions.of_stream(
+                job=job,
+                store=store,
+                fresh=fresh,
+                workers=workers,
+                log_level=checked_level(log_level),
+            ),
             spark=SparkOptions(master or local_master(workers), spark_settings, code),
             workers=workers,
             tries=checked_tries(tries_per_record),

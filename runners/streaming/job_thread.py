@@ -40,9 +40,11 @@ from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
+from runners.spark.driver_log import driver_log
 from runners.spark.interrupted import stays_in_store
 from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob
+from runners.spark.session import driver_host
 from runners.spark.shipped_code import spark_gave_up
 from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
@@ -291,8 +293,8 @@ class StreamingJob:
 
     def _supervise(self) -> None:
         keys = JobKeys.generate()
-        host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
-        transport = ZmqTransport(keys, own_host(host))
+        host = driver_host(self._context)
+        transport, log = ZmqTransport(keys, own_host(host)), driver_log(host)
         job = self._prepared.job
         master = Master(job, self._prepared.plan, self._workers, transport, self._clock)
         desk = RequestDesk(master, self._clock)
@@ -310,6 +312,7 @@ class StreamingJob:
             master=transport.address,
             version=job.version,
             options=self._options,
+            log=log.target(job.job),
         )
         spark_job = _SparkJob(self._context, launch, self._workers)
         try:
@@ -334,6 +337,7 @@ class StreamingJob:
             self._stop(master, spark_job)
             self._statistics = master.statistics()
             transport.close()
+            log.await_rest()
         if master.is_done:
             self._prepared.finish(master.witness.check, is_drained=desk.is_draining)
         self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()

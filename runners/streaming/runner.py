@@ -42,6 +42,7 @@ class StreamingRunner:
             on a record that is tried alone.  A worker that is longer at it is replaced; with ``tries_per_record`` the
             record that takes so long becomes a dead letter, as one does that ends its process.  None: as long as it
             likes.
+        log_level: as for `BatchRunner`.
         skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, text,
             or seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
             nothing does not hold the others back.  None: as far as it likes.
@@ -75,6 +76,7 @@ class StreamingRunner:
         workers: int = 2,
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
+        log_level: str | None = None,
         skew_limit: DurationLike | None = None,
         guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
         state_cache_bytes: int | None = 256 << 20,
@@ -105,6 +107,7 @@ class StreamingRunner:
             workers=workers,
             tries_per_record=tries_per_record,
             step_timeout=step_timeout,
+            log_level=log_level,
             master=master,
             spark_settings=spark_settings,
             code=code,

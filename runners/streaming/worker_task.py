@@ -20,6 +20,7 @@ from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.registry import open_store
+from runners.spark.driver_log import LogTarget
 from runners.spark.shipped_plan import ShippedPlan
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
 from runners.system_clock import SystemClock
@@ -48,6 +49,7 @@ class WorkerLaunch:
     master: str
     version: int
     options: WorkerOptions
+    log: LogTarget
 
     def __call__(self, slot: int, rows: Iterable[int]) -> Iterator[int]:
         """The function that Spark runs on a partition."""
@@ -90,7 +92,7 @@ class WorkerLaunch:
                 version=self.version,
                 options=self.options,
             )
-            log_as(spec.worker, self.shipped.log_level)
+            log_as(spec.worker, self.shipped.log_level, self.job, self.log.send)
             worker = Worker(spec, plan, store, transport, clock, watch)
             waits.report, watch.alive = worker.report_waiting, worker.report_alive
             worker.start()

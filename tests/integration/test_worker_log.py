@@ -1,4 +1,4 @@
-"""What user code logs in Spark's workers is on the terminal of the driver, with transform and worker."""
+"""What user code logs reaches the driver's `logging`, or its terminal, with transform, worker and job."""
 
 import os
 import subprocess
@@ -21,9 +21,53 @@ def seen(pair):
     logging.getLogger("mine").error("bad %s", pair[1])
     return pair
 
-with df.Pipeline(sys.argv[1], job="logs", show_progress=False) as p:
+class Mine(logging.Handler):
+    def emit(self, record):
+        where = record.dataflow_transform, record.dataflow_job, bool(record.dataflow_worker)
+        print("mine:", record.levelname, record.getMessage(), *where)
+
+more = {}
+if len(sys.argv) > 2:
+    logging.getLogger("mine").addHandler(Mine())
+    logging.getLogger("mine").propagate = False
+    more["log_level"] = sys.argv[2]
+
+with df.Pipeline(sys.argv[1], job="logs", show_progress=False, **more) as p:
     p | df.Create([("k", 7)]) | "look" >> df.Map(seen) | df.GroupByKey()
 """
+
+
+def run(
+    script: Path, store: str, level: str, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "DATAFLOW_STORE": store,
+        "DATAFLOW_LOG_LEVEL": level,
+    }
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("runner", ["direct", "batch", "streaming"])
+def test_it_is_what_the_drivers_own_handlers_get(
+    runner: str, store_dsn: str, tmp_path: Path
+) -> None:
+    """On every runner, with the level that the runner was given."""
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    done = run(script, store_dsn, "ERROR", runner, "INFO")
+
+    lines = [line for line in done.stdout.splitlines() if line.startswith("mine:")]
+    assert lines == ["mine: INFO element 7 look logs True", "mine: ERROR bad 7 look logs True"]
 
 
 @pytest.mark.parametrize("level", ["INFO", "ERROR"])
@@ -33,21 +77,8 @@ def test_it_is_on_the_drivers_terminal(
 ) -> None:
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "DATAFLOW_STORE": store_dsn,
-        "DATAFLOW_LOG_LEVEL": level,
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), runner],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
+    done = run(script, store_dsn, level, runner)
+    assert ", job 'logs'] bad 7" in done.stderr
     worker = "batch " if runner == "batch" else "slot "
     assert f"ERROR mine [transform 'look', {worker}" in done.stderr
     assert (f"INFO mine [transform 'look', {worker}" in done.stderr) is (level == "INFO")

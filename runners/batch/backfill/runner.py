@@ -36,6 +36,7 @@ class BackfillRunner:
         workers: of the stream; decides into how many key ranges groupings are divided.
         tries_per_record: as for `StreamingRunner`.
         step_timeout: as for `BatchRunner`.
+        log_level: as for `BatchRunner`.
         master: of Spark; by default this machine.
         spark_settings: as for `StreamingRunner`.
         code: as for `StreamingRunner`.
@@ -53,6 +54,7 @@ class BackfillRunner:
         workers: int = 2,
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
+        log_level: str | None = None,
         master: str | None = None,
         spark_settings: Mapping[str, str] = MappingProxyType({}),
         code: Sequence[str] = (),
@@ -65,6 +67,7 @@ class BackfillRunner:
             workers=workers,
             tries_per_record=tries_per_record,
             step_timeout=step_timeout,
+            log_level=log_level,
             master=master,
             spark_settings=spark_settings,
             code=code,

@@ -6,6 +6,7 @@ logged.
 """
 
 import socket
+import threading
 
 import attrs
 import zmq
@@ -15,6 +16,8 @@ from zmq.auth.thread import ThreadAuthenticator
 _UNLIMITED = 0
 #: How long the last message of a process may take to leave it.
 _LAST_LINGER_MS = 3_000
+#: How many messages of a `ZmqSender` wait for a slow receiver, and how long the first one waits for a connection.
+_WAITING_MAX, _CONNECT_WAIT_MS = 10_000, 3_000
 
 
 @attrs.frozen
@@ -97,6 +100,36 @@ class ZmqTransport:
 
     def _connect(self, address: str) -> "zmq.Socket[bytes]":
         return _connected(self._context, self._keys, address)
+
+
+class ZmqSender:
+    """Sends to one endpoint without binding one, for what may be lost; used by any thread, in the process that made it.
+
+    Args:
+        keys: by which the endpoint knows its peers.
+        address: of the endpoint.
+    """
+
+    def __init__(self, keys: JobKeys, address: str) -> None:
+        self._context, self._lock = zmq.Context(), threading.Lock()
+        self._context.linger = _LAST_LINGER_MS
+        self._peer = self._context.socket(zmq.PUSH)
+        self._peer.sndhwm = _WAITING_MAX
+        # What is queued before there is a connection would wait for an endpoint that may not be there.
+        self._peer.immediate = True
+        self._peer.curve_serverkey = keys.public
+        self._peer.curve_publickey, self._peer.curve_secretkey = keys.public, keys.secret
+        self._peer.connect(address)
+        self._wait_ms = _CONNECT_WAIT_MS
+
+    def send(self, message: bytes) -> bool:
+        """Queue a message; returns whether there was a connection with room for it.  Waits for the first connection."""
+        with self._lock:
+            wait_ms, self._wait_ms = self._wait_ms, 0
+            if not self._peer.poll(wait_ms, zmq.POLLOUT):
+                return False
+            self._peer.send(message, zmq.NOBLOCK)
+            return True
 
 
 def send_last(keys: JobKeys, address: str, message: bytes) -> None:

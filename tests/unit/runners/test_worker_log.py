@@ -2,15 +2,19 @@
 
 import io
 import logging
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import pytest
 
 import dataflow as df
 from runners.direct import DirectRunner
-from runners.worker_log import LEVEL_VARIABLE, log_as, wanted_level
+from runners.millwheel.wire.zmq_transport import JobKeys
+from runners.spark.driver_log import driver_log
+from runners.worker_log import LEVEL_VARIABLE, log_again, log_as, wanted_level
 
 LOG = logging.getLogger("users.module")
 SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
@@ -74,11 +78,159 @@ def test_a_later_task_of_the_process_logs_to_its_own_stderr(
     assert lines == [f"INFO users.module [slot {task}, attempt 1] task {task}\n" for task in (0, 1)]
 
 
+def sent_by(worker: str, log: Callable[[], None], *, is_sent: bool = True) -> list[bytes]:
+    """What a worker sends of what is logged."""
+    sent: list[bytes] = []
+
+    def send(blob: bytes) -> bool:
+        sent.append(blob)
+        return is_sent
+
+    log_as(worker, "INFO", "scores", send)
+    log()
+    return sent
+
+
+def fail(element: Any) -> None:
+    try:
+        {}[element]
+    except KeyError:
+        LOG.exception("with %s", element)
+
+
+def test_a_worker_sends_what_is_logged_and_the_driver_logs_it(
+    root: logging.Logger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> None:
+        with df.Pipeline(DirectRunner()) as p:
+            p | df.Create([7]) | "look" >> df.Map(fail)
+
+    handlers = list(root.handlers)
+    root.handlers[:] = []
+    (blob,) = sent_by("slot 3", run)
+    root.handlers[:] = handlers
+    root.setLevel(logging.ERROR + 1)
+    log_again(blob)
+
+    (record,) = caplog.records
+    places = [getattr(record, f"dataflow_{name}") for name in ("transform", "worker", "job")]
+    assert places == ["look", "slot 3", "scores"]
+    assert (record.name, record.levelname, record.funcName) == ("users.module", "ERROR", "fail")
+    assert record.getMessage() == "with 7"
+    assert "KeyError: 7" in (record.exc_text or "")
+    assert root.level == logging.ERROR + 1
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_handler_the_driver_writes_it(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root.handlers[:] = []
+    (blob,) = sent_by("slot 3", lambda: LOG.info("seen"))
+    root.handlers[:] = []
+    log_again(blob)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.split(" ", 1)[1] == "INFO users.module [slot 3, job 'scores'] seen"
+
+
+def test_what_cannot_be_sent_is_on_the_workers_stderr(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is logged in a process that was forked to try user code in."""
+    sent_by("slot 3", lambda: LOG.info("not sent"), is_sent=False)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    LOG.info("tried")
+    lines = [line.split("] ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["not sent", "tried"]
+
+
+def test_records_go_through_a_socket_that_only_a_worker_can_send_to(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = driver_log("127.0.0.1")
+    target = log.target("scores")
+    (blob,) = sent_by("slot 3", lambda: LOG.info("seen"))
+    stranger = attrs.evolve(target, keys=JobKeys.generate())
+    caplog.clear()
+
+    assert log is driver_log("127.0.0.1")
+    assert not stranger.send(blob)
+    assert all(target.send(blob) for _ in range(100))
+    log.await_rest()
+    assert [each.getMessage() for each in caplog.records] == ["seen"] * 100
+
+
+def test_a_record_that_no_handler_can_take_does_not_stop_the_others(
+    root: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = driver_log("127.0.0.1")
+
+    def run() -> None:
+        LOG.info("first")
+        LOG.info("second")
+
+    blobs = sent_by("slot 3", run)
+
+    def refuse(record: logging.LogRecord) -> bool:
+        if record.getMessage() == "first":
+            raise ValueError("no")
+        return True
+
+    caplog.clear()
+    LOG.addFilter(refuse)
+    try:
+        assert all(map(log.target("scores").send, blobs))
+        log.await_rest()
+    finally:
+        LOG.removeFilter(refuse)
+    texts = [each.getMessage() for each in caplog.records]
+    assert texts == ["what a worker has logged cannot be logged", "second"]
+
+
+def test_the_direct_runner_notes_the_transform_and_leaves_logging_alone(
+    root: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    root.setLevel(logging.WARNING)
+    with df.Pipeline("direct", job="scores") as p:
+        p | df.Create([7]) | "look" >> df.Map(fail) | "log" >> df.LogElements()
+    (record,) = caplog.records
+    assert getattr(record, "dataflow_transform", "") == "look"
+    assert getattr(record, "dataflow_job", "") == "scores"
+    assert root.level == logging.WARNING
+
+
+def test_the_direct_runner_has_a_level_while_it_runs(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root.handlers[:] = []
+    root.setLevel(logging.WARNING)
+    with df.Pipeline("direct", job="scores", log_level="info") as p:
+        p | df.Create([("k", 7)]) | "look" >> df.Map(logged)
+    LOG.info("not to be seen")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.split(" ", 1)[1] == (
+        "INFO users.module [transform 'look', direct, job 'scores'] element 7"
+    )
+    assert root.level == logging.WARNING
+    assert root.handlers == []
+
+
+@pytest.mark.parametrize("kind", ["direct", "batch", "streaming"])
+def test_a_level_that_there_is_not_is_refused(kind: str) -> None:
+    with pytest.raises(df.PipelineError) as caught:
+        df.Pipeline(kind, job="scores", log_level="loud")
+    assert str(caught.value) == (
+        "log_level is no level of logging: 'LOUD'\n"
+        "  what to do: give DEBUG, INFO, WARNING, ERROR or CRITICAL"
+    )
+
+
 def test_the_level_is_the_drivers_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(LEVEL_VARIABLE, raising=False)
     assert wanted_level() == "INFO"
     monkeypatch.setenv(LEVEL_VARIABLE, "warning")
     assert wanted_level() == "WARNING"
+    assert wanted_level("DEBUG") == "DEBUG"
     monkeypatch.setenv(LEVEL_VARIABLE, "loud")
     with pytest.raises(df.PipelineError, match="no level of logging"):
         wanted_level()
