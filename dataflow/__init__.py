@@ -116,7 +116,9 @@ from dataflow.user_state import (
     SetStateSpec,
     TimerFamilySpec,
     TimerSpec,
+    WatermarkHoldStateSpec,
     on_timer,
+    on_window_expiration,
 )
 from triggers import (
     AccumulationMode,
@@ -325,6 +327,7 @@ __all__ = [
     "TupleCombineFn",
     "Values",
     "WaitOn",
+    "WatermarkHoldStateSpec",
     "Window",
     "WindowColumns",
     "WindowEnd",
@@ -344,6 +347,7 @@ __all__ = [
     "merge_overlapping",
     "nondeterministic",
     "on_timer",
+    "on_window_expiration",
     "parse_options",
     "ptransform_fn",
 ]

@@ -22,6 +22,7 @@ import attrs
 from dataflow.combine_fn import CombineFn
 from dataflow.errors import PipelineError
 from dataflow.user_state import (
+    HOLD,
     TTL,
     BagStateSpec,
     CombiningValueStateSpec,
@@ -31,6 +32,7 @@ from dataflow.user_state import (
     SetTimer,
     StateSpec,
     TimerName,
+    WatermarkHoldStateSpec,
 )
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import TimestampLike, to_datetime, to_timestamp_us
@@ -43,10 +45,12 @@ class Lifetime:
     """When a piece of state ends that is written now, and the timers of which one will clear it.
 
     Attributes:
+        name: of the state.
         ends_us: an instant of the domain of the spec, in microseconds.
         output_us: the event time of the call, in microseconds.
     """
 
+    name: str
     timers: MutableMapping[TimerName, SetTimer]
     ends_us: int
     output_us: int
@@ -70,29 +74,29 @@ class Lifetime:
         if spec.ttl_us is None:
             return None
         start_us = timestamp_us if spec.ttl_domain is TimeDomain.EVENT else now_us
-        return cls(timers, start_us + spec.ttl_us, timestamp_us)
+        return cls(spec.name, timers, start_us + spec.ttl_us, timestamp_us)
 
-    def begin(self, name: str) -> None:
-        """Have a state live from now on; never shorter than before, as elements may come out of order."""
-        ends_us, _ = self.timers.pop((TTL, name), (self.ends_us, 0))
-        self.timers[TTL, name] = max(ends_us, self.ends_us), self.output_us
+    def begin(self) -> None:
+        """Have the state live from now on; never shorter than before, as elements may come out of order."""
+        ends_us, _ = self.timers.pop((TTL, self.name), (self.ends_us, 0))
+        self.timers[TTL, self.name] = max(ends_us, self.ends_us), self.output_us
 
-    def end(self, name: str) -> None:
-        """Have a state live no more, because it is gone."""
-        self.timers.pop((TTL, name), None)
+    def end(self) -> None:
+        """Have the state live no more, because it is gone."""
+        self.timers.pop((TTL, self.name), None)
 
 
 @attrs.frozen
 class _State:
-    _values: dict[str, Any]
-    _name: str
+    _values: dict[Any, Any]
+    _name: Any
     _lifetime: Lifetime | None = None
 
     def clear(self) -> None:
         """Delete all of it."""
         self._values.pop(self._name, None)
         if self._lifetime is not None:
-            self._lifetime.end(self._name)
+            self._lifetime.end()
 
     @property
     def is_empty(self) -> bool:
@@ -101,7 +105,7 @@ class _State:
 
     def _wrote(self) -> None:
         if self._lifetime is not None:
-            self._lifetime.begin(self._name)
+            self._lifetime.begin()
 
 
 @attrs.frozen
@@ -373,6 +377,26 @@ class CombiningValueState(_State):
         return self._combine_fn.create_accumulator()
 
 
+@attrs.frozen
+class WatermarkHoldState(_State):
+    """Handle of a `WatermarkHoldStateSpec`."""
+
+    def read(self) -> datetime | None:
+        """The earliest instant that was added, in UTC; None if there is none."""
+        hold_us = self._values.get(self._name)
+        return None if hold_us is None else to_datetime(hold_us)
+
+    def add(self, timestamp: TimestampLike) -> None:
+        """Hold the output watermark at an instant; where it has passed it, at the place where it is.
+
+        Raises:
+            TimeError: it is not an instant.
+        """
+        time_us = to_timestamp_us(timestamp)
+        self._values[self._name] = min(time_us, self._values.get(self._name, time_us))
+        self._wrote()
+
+
 class Clearable(Protocol):
     """A handle of state or of a timer."""
 
@@ -386,7 +410,7 @@ def clear_all(*handles: Clearable) -> None:
         each.clear()
 
 
-def handle_of(spec: StateSpec, values: dict[str, Any], lifetime: Lifetime | None) -> _State:
+def handle_of(spec: StateSpec, values: dict[Any, Any], lifetime: Lifetime | None) -> _State:
     """The handle of a piece of state.
 
     Args:
@@ -396,6 +420,8 @@ def handle_of(spec: StateSpec, values: dict[str, Any], lifetime: Lifetime | None
     """
     if isinstance(spec, CombiningValueStateSpec):
         return CombiningValueState(values, spec.name, lifetime, combine_fn=spec.combine_fn)
+    if isinstance(spec, WatermarkHoldStateSpec):
+        return WatermarkHoldState(values, (HOLD, spec.name), lifetime)
     return _HANDLES.get(type(spec), ReadModifyWriteState)(values, spec.name, lifetime)
 
 

@@ -38,6 +38,8 @@ from dataflow.user_state import (
     StateSpec,
     TimerFamilySpec,
     TimerParam,
+    WatermarkHoldStateSpec,
+    is_of_expiration,
     timer_of,
 )
 from windowing.location import user_stacklevel
@@ -67,12 +69,21 @@ class StatefulSignature:
     Attributes:
         callbacks, timers: by the timers' names.
         states: by their names.
+        expiration: the method that is called when a window expires; None: there is none.
     """
 
     process: UserMethod
     callbacks: Mapping[str, UserMethod]
     timers: Mapping[str, AnyTimerSpec]
     states: Mapping[str, StateSpec]
+    expiration: UserMethod | None = None
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether it can hold the watermark behind the DoFn."""
+        return any(
+            isinstance(each, WatermarkHoldStateSpec) for each in self.states.values()
+        ) or any(each.holds_watermark for each in self.timers.values())
 
 
 def stateful_signature(
@@ -91,9 +102,11 @@ def stateful_signature(
     """
     call = arguments.bound(fn.process, what)
     process = UserMethod("process", _requests(call))
-    callbacks = list(_callbacks(fn, what))
+    callbacks, expiration = list(_callbacks(fn, what)), _expiration(fn, what)
     asked = list(process.requests.values())
-    is_stateful = callbacks or any(isinstance(each, StateParam | TimerParam) for each in asked)
+    is_stateful = (
+        callbacks or expiration or any(isinstance(each, StateParam | TimerParam) for each in asked)
+    )
     if not is_stateful and not fn.requires_time_sorted_input:
         _check_plain(asked, fn, what)
         return None
@@ -104,7 +117,8 @@ def stateful_signature(
             f"{what} asks for SignParam, but does not declare that it handles retractions",
             hint=f"set handles_retractions = True in class {type(fn).__name__}, or leave SignParam out",
         )
-    asked.extend(each for _, method in callbacks for each in method.requests.values())
+    methods = [method for _, method in callbacks] + ([expiration] if expiration else [])
+    asked.extend(each for method in methods for each in method.requests.values())
     states = _by_name((each.spec for each in asked if isinstance(each, StateParam)), what)
     marked = [spec for spec, _ in callbacks]
     asked_for = [each.spec for each in asked if isinstance(each, TimerParam)]
@@ -115,6 +129,7 @@ def stateful_signature(
         callbacks={spec.name: method for spec, method in callbacks},
         timers=timers,
         states=states,
+        expiration=expiration,
     )
 
 
@@ -181,17 +196,7 @@ def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[AnyTimerSpec, UserMethod]]
         spec = timer_of(inspect.getattr_static(type(fn), name))
         if spec is None:
             continue
-        method = getattr(fn, name)
-        try:
-            inspect.signature(method).bind()
-        except TypeError as error:
-            raise PipelineError(
-                f"{what} has a timer method that cannot be called without arguments",
-                detail=f"{type(fn).__name__}.{name}: {error}",
-                hint="a timer brings no element; give every parameter but self a default, "
-                "such as key=df.DoFn.KeyParam",
-            ) from None
-        requests = _requests(method)
+        requests = _requests_without_element(fn, name, "timer", what)
         if not {DoFnParam.PANE, DoFnParam.SIGN}.isdisjoint(requests.values()):
             raise PipelineError(
                 f"{what} asks for PaneParam or SignParam in a timer method",
@@ -205,6 +210,46 @@ def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[AnyTimerSpec, UserMethod]]
                 hint="declare a family of timers, df.TimerFamilySpec(name, domain), or leave it out",
             )
         yield spec, UserMethod(name, requests)
+
+
+def _requests_without_element(fn: DoFn, name: str, kind: str, what: str) -> dict[str, Request]:
+    """What a method asks for that is called for no element."""
+    method = getattr(fn, name)
+    try:
+        inspect.signature(method).bind()
+    except TypeError as error:
+        raise PipelineError(
+            f"{what} has {'an' if kind[0] in 'aeiou' else 'a'} {kind} method that cannot be called without arguments",
+            detail=f"{type(fn).__name__}.{name}: {error}",
+            hint=f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} brings no element; give every parameter but self a "
+            "default, such as key=df.DoFn.KeyParam",
+        ) from None
+    return _requests(method)
+
+
+def _expiration(fn: DoFn, what: str) -> UserMethod | None:
+    """The method that is called when a window expires."""
+    names = [
+        name for name in dir(type(fn)) if is_of_expiration(inspect.getattr_static(type(fn), name))
+    ]
+    if not names:
+        return None
+    name, *others = names
+    if others:
+        raise PipelineError(
+            f"{what} has {len(names)} methods for the expiration of windows",
+            detail=f"{type(fn).__name__}: {', '.join(names)}",
+            hint="mark exactly one method with @df.on_window_expiration",
+        )
+    requests = _requests_without_element(fn, name, "expiration", what)
+    refused = {DoFnParam.PANE, DoFnParam.SIGN, *_OF_TIMERS}
+    if any(isinstance(each, TimerParam) or each in refused for each in requests.values()):
+        raise PipelineError(
+            f"{what} asks for a timer, or for what an element or a timer has, when a window expires",
+            detail=f"{type(fn).__name__}.{name}: nothing fires in a window that has expired",
+            hint="ask for state, KeyParam, WindowParam, TimestampParam or WatermarkParam",
+        )
+    return UserMethod(name, requests)
 
 
 def _by_name(specs: Iterable[SpecT], what: str) -> dict[str, SpecT]:

@@ -15,7 +15,7 @@ Names are Apache Beam's (`apache_beam.transforms.userstate`).  MillWheel, sectio
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 
@@ -26,6 +26,7 @@ from windowing.time_domain import TimeDomain
 from windowing.timestamps import (
     DurationLike,
     TimestampLike,
+    format_timestamp,
     to_duration_us,
     to_timestamp_us,
 )
@@ -33,6 +34,7 @@ from windowing.timestamps import (
 CallbackT = TypeVar("CallbackT", bound=Callable[..., Any])
 
 _TIMER_ATTRIBUTE = "__dataflow_on_timer__"
+_EXPIRATION_ATTRIBUTE = "__dataflow_on_window_expiration__"
 
 
 def _check_name(spec: object, _attribute: attrs.Attribute[Any], name: object) -> None:
@@ -163,16 +165,32 @@ class CombiningValueStateSpec(StateSpec):
 
 
 @attrs.frozen
+class WatermarkHoldStateSpec(StateSpec):
+    """An event time that holds the output watermark: ``add(timestamp)``, ``read()`` (the earliest), ``clear()``.
+
+    While it is there, what comes behind the transform does not see the watermark pass it, so that what the DoFn still
+    emits with this event time, or a later one, is not late there.  `TimestampedValue` may go back so far.
+
+    Args:
+        name: of the state, by which it is stored; not empty.
+        ttl, ttl_domain: how long it is kept; see `StateSpec`.
+    """
+
+
+@attrs.frozen
 class TimerSpec:
     """A timer of event time or of processing time; one instant for each key and window.  See `on_timer`.
 
     Args:
         name: of the timer, by which it is stored; not empty.
         time_domain: event time or processing time.
+        holds_watermark: whether it may be set with an output timestamp, which holds the output watermark until it has
+            fired.  A worker that takes over such state reads all of it.
     """
 
     name: str = attrs.field(validator=_check_name)
     time_domain: TimeDomain = attrs.field(validator=_check_domain)
+    holds_watermark: bool = attrs.field(default=False, kw_only=True)
 
 
 @attrs.frozen
@@ -184,10 +202,12 @@ class TimerFamilySpec:
     Args:
         name: of the timers, by which they are stored; not empty.
         time_domain: event time or processing time.
+        holds_watermark: as for `TimerSpec`.
     """
 
     name: str = attrs.field(validator=_check_name)
     time_domain: TimeDomain = attrs.field(validator=_check_domain)
+    holds_watermark: bool = attrs.field(default=False, kw_only=True)
 
 
 AnyTimerSpec = TimerSpec | TimerFamilySpec
@@ -246,6 +266,24 @@ def on_timer(spec: AnyTimerSpec) -> Callable[[CallbackT], CallbackT]:
     return mark
 
 
+def on_window_expiration(callback: CallbackT) -> CallbackT:
+    """Mark the method of a DoFn that is called when a window expires of which a key still has state.
+
+    It is called once for each such key and window, when the watermark has passed the end of the window and the allowed
+    lateness: after all elements and all timers, and before the state is deleted.  A key without state has nothing left
+    to say, and none is called for it.  The method may ask for state, KeyParam, WindowParam, TimestampParam and
+    WatermarkParam; its outputs are in the window, and have its last instant as event time.  After a failure it is run
+    again on the same state, and what it emits is there once.
+    """
+    setattr(callback, _EXPIRATION_ATTRIBUTE, True)
+    return callback
+
+
+def is_of_expiration(method: object) -> bool:
+    """Whether a method was marked with `on_window_expiration`."""
+    return getattr(method, _EXPIRATION_ATTRIBUTE, False) is True
+
+
 def timer_of(method: object) -> AnyTimerSpec | None:
     """The timer, or the family of timers, that a method was marked for with `on_timer`."""
     return getattr(method, _TIMER_ATTRIBUTE, None)
@@ -257,6 +295,8 @@ SetTimer = tuple[int, int]
 TimerName = str | tuple[str, str]
 #: The family of the timers that clear state whose time to live is over, by the name of the state; no spec has it.
 TTL = ""
+#: What holds the output watermark is kept beside the state of a cell, by this word and the name of a state or timer.
+HOLD = "hold"
 
 
 @attrs.frozen
@@ -275,23 +315,39 @@ class TimerHandle:
     _time_domain: TimeDomain
     _base_us: int
     _now_us: int
+    _holds: dict[Any, Any] | None = None
 
-    def set(self, time: TimestampLike) -> None:
-        """Fire at an instant of the timer's domain: an aware datetime, text, or seconds since 1970.
+    def set(self, time: TimestampLike, *, output_timestamp: TimestampLike | None = None) -> None:
+        """Fire at an instant of the timer's domain.
+
+        Args:
+            time: an aware datetime, text, or seconds since 1970.
+            output_timestamp: the event time of what the timer's method emits: from that of the element or timer on
+                that sets it, and for a timer of event time not after ``time``.  Until it has fired, or is cleared, it
+                holds the output watermark there, so that what it emits is not late.  None: the instant at which it
+                fires, which needs no hold.
 
         Raises:
-            TimeError: ``time`` is not an instant.
+            PipelineError: the output timestamp is out of these bounds, or the timer's spec does not declare
+                ``holds_watermark``.
+            TimeError: ``time`` or ``output_timestamp`` is not an instant.
         """
-        self._set_us(to_timestamp_us(time))
+        self._set_us(to_timestamp_us(time), output_timestamp)
 
-    def set_after(self, delay: DurationLike) -> None:
+    def set_after(
+        self, delay: DurationLike, *, output_timestamp: TimestampLike | None = None
+    ) -> None:
         """Fire when this much processing time has passed from now on; only for a timer of processing time.
 
         The clock is the runner's: in batch it does not move until the input has ended.
 
+        Args:
+            delay: `timedelta`, text or seconds; not negative.
+            output_timestamp: as for `set`.
+
         Raises:
-            PipelineError: the timer is one of event time, or the delay is negative.
-            TimeError: ``delay`` is not a duration.
+            PipelineError: the timer is one of event time, or the delay is negative; or as for `set`.
+            TimeError: ``delay`` is not a duration, or ``output_timestamp`` not an instant.
         """
         delay_us = to_duration_us(delay)
         if self._time_domain is not TimeDomain.PROCESSING or delay_us < 0:
@@ -301,15 +357,47 @@ class TimerHandle:
                 "timer.set(timestamp + delay)",
             )
         # Beyond the end of time as well: timers that can only fire in the end still do so in order.
-        self._set_us(self._now_us + delay_us)
+        self._set_us(self._now_us + delay_us, output_timestamp)
 
     def clear(self) -> None:
         """Delete the timer, so that it does not fire."""
         self._timers.pop(self._name, None)
+        if self._holds is not None:
+            self._holds.pop((HOLD, self._name), None)
 
-    def _set_us(self, fire_us: int) -> None:
+    def _set_us(self, fire_us: int, output_timestamp: TimestampLike | None) -> None:
+        output_us = None
+        if output_timestamp is not None:
+            output_us = self._checked_us(to_timestamp_us(output_timestamp), fire_us)
         self.clear()  # so that of several timers of one instant the one that was set last fires last
         self._timers[self._name] = fire_us, self._base_us
+        if output_us is not None and self._holds is not None:
+            self._holds[HOLD, self._name] = output_us
+
+    def _checked_us(self, output_us: int, fire_us: int) -> int:
+        if self._holds is None:
+            raise PipelineError(
+                f"timer {self._name!r} is set with an output timestamp, and its spec does not declare that it holds "
+                "the watermark",
+                hint=f"add holds_watermark=True: df.TimerSpec({self._name!r}, "
+                f"df.TimeDomain.{self._time_domain.name}, holds_watermark=True)",
+            )
+        if output_us < self._base_us:
+            self._refuse(
+                f"before the event time that it is set at, {format_timestamp(self._base_us)}",
+                output_us,
+            )
+        if self._time_domain is TimeDomain.EVENT and output_us > fire_us:
+            self._refuse(f"after it fires, at {format_timestamp(fire_us)}", output_us)
+        return output_us
+
+    def _refuse(self, where: str, output_us: int) -> NoReturn:
+        raise PipelineError(
+            f"timer {self._name!r} is set with an output timestamp {where}",
+            detail=f"output_timestamp={format_timestamp(output_us)}",
+            hint="what it emits has an event time between that of what sets it (TimestampParam) and that at which it "
+            "fires",
+        )
 
 
 @attrs.frozen
@@ -320,6 +408,7 @@ class TimerMap:
     _spec: TimerFamilySpec
     _base_us: int
     _now_us: int
+    _holds: dict[Any, Any] | None = None
 
     def get(self, tag: str) -> TimerHandle:
         """The timer with a tag, set or not.
@@ -333,4 +422,6 @@ class TimerMap:
                 hint="e.g. str(number), or the instant as text; the method of the timer is given it back",
             )
         name = (self._spec.name, tag)
-        return TimerHandle(self._timers, name, self._spec.time_domain, self._base_us, self._now_us)
+        return TimerHandle(
+            self._timers, name, self._spec.time_domain, self._base_us, self._now_us, self._holds
+        )

@@ -277,6 +277,8 @@ class Engine:
     late: list[LateArrival] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
     touched: set[CellId] = attrs.field(factory=set)
+    #: The holds on the watermark behind it.
+    holds: dict[Any, int] = attrs.field(factory=dict)
 
     @classmethod
     def of(
@@ -328,6 +330,11 @@ class Engine:
     def _apply(self, effects: Any) -> None:
         for timer, fire_us in effects.timers.items():
             self.timers.set(timer, fire_us)
+        for place, hold_us in effects.holds.items():
+            if hold_us is None:
+                del self.holds[place]
+            else:
+                self.holds[place] = hold_us
         columns = zip(effects.values, effects.timestamps_us, effects.windows, strict=True)
         self.outputs.extend(columns)
         self.late.extend(effects.late)

@@ -455,6 +455,22 @@ PROGRAMS: Sequence[Program] = (
         state_programs.time_to_live,
         [(None, 0), (0, 9), (None, 19), (None, 40), (None, 50), (50, 51)],
     ),
+    Program(
+        "on_window_expiration",
+        state_programs.window_expiration,
+        [
+            ("ann", "bought", ("tea",)),
+            ("ann", "lost in 0", ("jam",)),
+            ("bob", "lost in 0", ("nut",)),
+            ("ann", "lost in 60", ("oil",)),
+        ],
+    ),
+    Program(
+        "output timestamps of timers",
+        state_programs.output_timestamps,
+        [(0, 1), (10, 2), (30, 4), (140, 8)],
+    ),
+    Program("watermark holds", state_programs.watermark_holds, [(0, 7), (140, 8)]),
 )
 
 

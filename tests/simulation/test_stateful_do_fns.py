@@ -1,6 +1,7 @@
 """Stateful DoFns over the real master and workers, some of which die: state and timers are there for the next one."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -57,6 +58,101 @@ def test_in_time_order_rows_equal_the_direct_runners(
 ) -> None:
     direct = df.Pipeline(DirectRunner())
     build_in_order(direct, never_late(batches))
+    expected = direct.run()
+    cluster = Cluster(direct.graph(), seed, crash_rate)
+    cluster.run()
+
+    for spec in direct.graph().tables():
+        rows = sorted(tuple(each.values()) for each in expected.read_table(spec.name))
+        assert rows == sorted(cluster.store.read_table(spec)), f"seed={seed}"
+    assert cluster.store.read_late("sim") == []
+    statistics = cluster.store.statistics("sim")
+    assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
+
+
+PAGES, COUNTS = df.SetStateSpec("pages"), df.MapStateSpec("counts", ttl=20)
+TIMES, FIRST = df.OrderedListStateSpec("times"), df.WatermarkHoldStateSpec("first")
+LATER = df.TimerFamilySpec("later", df.TimeDomain.EVENT, holds_watermark=True)
+END = df.TimerSpec("end", df.TimeDomain.EVENT)
+
+
+class Kinds(df.DoFn):
+    """Every kind of state, each with all that a failure could lose: order, what was removed, when it ends, its hold."""
+
+    requires_time_sorted_input = True
+
+    def process(
+        self,
+        element: tuple[int, int],
+        /,
+        at: Any = df.DoFn.TimestampParam,
+        pages: Any = df.DoFn.StateParam(PAGES),
+        counts: Any = df.DoFn.StateParam(COUNTS),
+        times: Any = df.DoFn.StateParam(TIMES),
+        first: Any = df.DoFn.StateParam(FIRST),
+        later: Any = df.DoFn.TimerParam(LATER),
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> None:
+        value = element[1]
+        pages.add(value % 7)
+        pages.remove(value % 3)
+        counts.put(value % 2, counts.get(value % 2, 0) + 1)
+        times.add((value, at.timestamp()))
+        later.get(str(value)).set(at + timedelta(seconds=25), output_timestamp=at)
+        if first.is_empty:
+            end.set(at + timedelta(seconds=15))
+        first.add(at)
+
+    @df.on_timer(LATER)
+    def echo(self, key: Any = df.DoFn.KeyParam) -> Iterator[Any]:
+        yield key, 1
+
+    @df.on_timer(END)
+    def tell(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        counts: Any = df.DoFn.StateParam(COUNTS),
+        first: Any = df.DoFn.StateParam(FIRST),
+    ) -> Iterator[Any]:
+        total = sum(number << 10 * page for page, number in counts.items())
+        yield df.TimestampedValue((key, total), first.read())
+        first.clear()
+
+    @df.on_window_expiration
+    def last(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        pages: Any = df.DoFn.StateParam(PAGES),
+        times: Any = df.DoFn.StateParam(TIMES),
+    ) -> Iterator[Any]:
+        ordered = [number + 1 for number, (_, at) in enumerate(times.read_range(1, 40)) if at]
+        digits = [*pages.read(), *ordered]
+        yield df.TaggedOutput("last", (key, int("1" + "".join(map(str, digits)))))
+
+
+def build_kinds(p: df.Pipeline, source: df.Source) -> None:
+    """What is emitted late is as old as it says, so behind it nothing is late either, and it is in its ten seconds."""
+    pairs: Any = (
+        p
+        | "read" >> df.Read(source)
+        | "pair" >> df.Map(lambda v: (v % 5, v))
+        | "minutes" >> df.WindowInto(df.FixedWindows(60))
+    )
+    kinds = pairs | "kinds" >> df.ParDo(Kinds()).with_outputs("last")
+    sums = kinds.main | "ten" >> df.WindowInto(df.FixedWindows(10)) | "sum" >> df.CombinePerKey(sum)
+    sums | "row" >> df.Map(row) | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS)
+    lasts = kinds["last"] | "last row" >> df.Map(row)
+    lasts | "lasts" >> df.WriteToPostgres("lasts", columns=COLUMNS)
+
+
+@costly(cells=2)
+@given(batches=batches, seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+def test_every_kind_of_state_outlives_its_workers(
+    crash_rate: float, batches: list[list[tuple[int, int]]], seed: int
+) -> None:
+    direct = df.Pipeline(DirectRunner())
+    build_kinds(direct, never_late(batches))
     expected = direct.run()
     cluster = Cluster(direct.graph(), seed, crash_rate)
     cluster.run()

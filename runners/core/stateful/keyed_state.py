@@ -104,9 +104,10 @@ class KeyedState:
         watermark_us: the watermark of the cell: while elements are ready, the event time of one of them.
         called: timers that have fired because the window has expired.
         firings: the number of timers that have fired since the last element.
+        is_over: whether the method for the expiration of the window has been called.
     """
 
-    values: dict[str, Any] = attrs.field(factory=dict)
+    values: dict[Any, Any] = attrs.field(factory=dict)
     timers: UserTimers = attrs.field(factory=UserTimers, converter=UserTimers)
     backlog: list[Input] = attrs.field(factory=list)
     engine_timers: TriggerTimers = _NO_TIMERS
@@ -115,6 +116,13 @@ class KeyedState:
     watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
     called: set[TimerName] = attrs.field(factory=set, eq=False, repr=False)
     firings: int = attrs.field(default=0, eq=False, repr=False)
+    is_over: bool = attrs.field(default=False, eq=False, repr=False)
+
+    @property
+    def hold_us(self) -> int | None:
+        """The first hold on the watermark behind the DoFn, in microseconds."""
+        holds_us = [hold_us for name, hold_us in self.values.items() if type(name) is tuple]
+        return min(holds_us) if holds_us else None
 
     @property
     def is_empty(self) -> bool:

@@ -25,13 +25,14 @@ from typing import Any
 
 import attrs
 
-from dataflow.do_fn import TaggedOutput
+from dataflow.do_fn import TaggedOutput, TimestampedValue
 from dataflow.errors import TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.serialization import dumps
+from dataflow.state_handles import handle_of
 from dataflow.stateful import stateful_signature
 from dataflow.typed_keys import emitted_key
-from dataflow.user_state import TTL, TimerFamilySpec, TimerName
+from dataflow.user_state import HOLD, TTL, TimerFamilySpec, TimerName
 from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, TimerId
 from runners.core.ground.element_text import shown
 from runners.core.partials.partial import Partial
@@ -42,7 +43,7 @@ from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.errors import error_text
-from windowing.pane import NO_FIRING
+from windowing.pane import NO_FIRING, PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
 from windowing.window import Window
@@ -82,6 +83,7 @@ class StatefulDoFnMachine:
         self.timers, self.states = signature.timers, signature.states
         self.is_time_sorted = is_time_sorted or node.operation.is_time_sorted
         self.is_retracted = is_retracted
+        self._can_hold = signature.can_hold
         self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
 
     @property
@@ -91,18 +93,19 @@ class StatefulDoFnMachine:
 
     @property
     def can_hold(self) -> bool:
-        """Whether cells can have holds on the watermark behind it: always False."""
-        return False
+        """Whether cells can have holds on the watermark behind it."""
+        return self._can_hold
 
     def holds(self, cell_id: CellId, cell: KeyedState | None) -> Iterator[tuple[Window, int]]:
-        """The windows of a cell that hold the watermark: none.
+        """The window of a cell, if it holds the watermark behind the DoFn, and its first hold in microseconds.
 
         Args:
             cell_id: of the cell.
-            cell: None: there is none.
+            cell: its state; None: there is none.
         """
-        del cell_id, cell
-        return iter(())
+        hold_us = None if cell is None else cell.hold_us
+        if hold_us is not None and cell_id[1] is not None:
+            yield cell_id[1], hold_us
 
     def setup(self) -> None:
         """Call the setup of the user's code on this worker."""
@@ -146,7 +149,7 @@ class StatefulDoFnMachine:
 
 @attrs.frozen
 class _Action:
-    """The next action in a cell: the timer of this name, or (None) the next element that is ready.
+    """The next action in a cell: the timer of this name, the end of the window, or the next element that is ready.
 
     Attributes:
         when: event time, then processing time, to order the actions in several cells of a step: processing-time timers
@@ -155,6 +158,7 @@ class _Action:
 
     when: tuple[int, int]
     timer: TimerName | None = None
+    is_expiration: bool = False
 
 
 _Queued = tuple[tuple[int, int], int, CellId, _Action]
@@ -172,6 +176,8 @@ class _Step:
         self._effects = Effects()
         self._touched: dict[CellId, KeyedState] = {}
         self._born: set[CellId] = set()
+        # The holds of cells before the step, where there are any.
+        self._holds_us: dict[CellId, int] = {}
 
     def take(self, key: Any, window: Window, inputs: Sequence[Input]) -> None:
         """Process elements of one cell in order, or keep them for later.
@@ -228,10 +234,12 @@ class _Step:
             if is_over or cell.is_empty:
                 del self._cells[cell_id]
                 self._set_timers(cell_id, cell, TriggerTimers())
+                self._set_hold(cell_id, None)
                 if cell_id in self._born:
                     continue
             else:
                 self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
+                self._set_hold(cell_id, cell.hold_us)
             self._effects.touched[cell_id] = None
         outputs, self._effects.dead = self._machine.invoker.finish_bundle()
         for each in outputs:
@@ -240,6 +248,8 @@ class _Step:
         return self._effects
 
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
+        if cell_id not in self._touched and (hold_us := cell.hold_us) is not None:
+            self._holds_us[cell_id] = hold_us
         self._touched[cell_id] = cell
         cell.firings, cell.watermark_us = 0, self._watermark_us
         if not cell.backlog:
@@ -319,8 +329,11 @@ class _Step:
             return _Action((event[0], MIN_TIMESTAMP_US), event[1])
         processing = self._first(cell, TimeDomain.PROCESSING)
         if watermark_us >= expiry_us:
-            last = event or processing
-            return last and _Action((expiry_us, MIN_TIMESTAMP_US), last[1])
+            if (last := event or processing) is not None:
+                return _Action((expiry_us, MIN_TIMESTAMP_US), last[1])
+            if self._machine.invoker.has_expiration and cell.values and not cell.is_over:
+                return _Action((expiry_us, MIN_TIMESTAMP_US), is_expiration=True)
+            return None
         if processing is not None and processing[0] <= self._now_us:
             return _Action((watermark_us, processing[0]), processing[1])
         return None
@@ -348,7 +361,9 @@ class _Step:
         return spec.time_domain
 
     def _act(self, cell_id: CellId, cell: KeyedState, action: _Action) -> None:
-        if action.timer is None:
+        if action.is_expiration:
+            self._expire(cell_id, cell)
+        elif action.timer is None:
             self._process(cell_id, cell, cell.ready.pop())
         elif spec_name(action.timer) == TTL:
             self._end_life(cell_id, cell, action.timer)
@@ -362,7 +377,45 @@ class _Step:
         last_us = min(cell.watermark_us, self._expiry_us(cell_id) - 1) if is_event else self._now_us
         state = self._machine.states.get(timer[1])
         if ends_us <= last_us and state is not None and state.ttl_us is not None:
-            cell.values.pop(state.name, None)
+            handle_of(state, cell.values, None).clear()
+
+    def _expire(self, cell_id: CellId, cell: KeyedState) -> None:
+        """Call the user's code for the end of the window, with the state that is about to go."""
+        (key, window), cell.is_over = cell_id, True
+        assert window is not None
+        call = Call(
+            emitted_key(key),
+            window,
+            self._expiry_us(cell_id),
+            self._now_us,
+            watermark_us=cell.watermark_us,
+        )
+        hold_us = cell.hold_us if self._machine.can_hold else None
+        outputs = self._machine.invoker.expire(cell, call)
+        self._emit(outputs, window.max_timestamp_us, window, NO_FIRING, hold_us)
+
+    def _emit(
+        self,
+        outputs: Iterable[Any],
+        timestamp_us: int,
+        window: Window,
+        pane: PaneInfo,
+        hold_us: int | None,
+    ) -> None:
+        for output in outputs:
+            from_us = timestamp_us
+            if hold_us is not None and hold_us < from_us:
+                # The watermark behind has not passed what was held for such an output.
+                value = output.value if type(output) is TaggedOutput else output
+                if type(value) is TimestampedValue:
+                    from_us = max(hold_us, min(value.timestamp_us, from_us))
+            self._effects.emit(output, from_us, window, pane)
+
+    def _set_hold(self, cell_id: CellId, hold_us: int | None) -> None:
+        window = cell_id[1]
+        assert window is not None
+        if hold_us != self._holds_us.get(cell_id):
+            self._effects.holds[cell_id, window] = hold_us
 
     def _process(self, cell_id: CellId, cell: KeyedState, element: Input) -> None:
         (key, window), (value, timestamp_us, pane, sign) = cell_id, element
@@ -371,21 +424,24 @@ class _Step:
         call = Call(
             emitted_key(key), window, timestamp_us, self._now_us, pane, sign, cell.watermark_us
         )
-        for output in self._machine.invoker.process(cell, value, call):
-            self._effects.emit(output, timestamp_us, window, pane)
+        hold_us = cell.hold_us if self._machine.can_hold else None
+        outputs = self._machine.invoker.process(cell, value, call)
+        self._emit(outputs, timestamp_us, window, pane, hold_us)
 
     def _fire(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
         key, window = cell_id
         assert window is not None
         expiry_us = self._expiry_us(cell_id)
+        hold_us = cell.hold_us if self._machine.can_hold else None
         set_us, base_us = cell.timers.pop(timer)
+        output_us = cell.values.pop((HOLD, timer), None)
         fire_us = set_us
         is_processing = self._domain(timer) is TimeDomain.PROCESSING
         if cell.watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
             cell.called.add(timer)
         if is_processing:
             fire_us = cell.watermark_us
-        timestamp_us = max(min(fire_us, expiry_us), base_us)
+        timestamp_us = max(min(fire_us, expiry_us), base_us) if output_us is None else output_us
         self._count_firing(cell, timer, key)
         call = Call(
             emitted_key(key),
@@ -396,10 +452,10 @@ class _Step:
             fire_us=set_us,
             tag="" if isinstance(timer, str) else timer[1],
         )
-        for output in self._machine.invoker.fire(cell, timer, call):
-            # As with the panes of a grouping, what a window emits has an event time within the window.
-            emitted_us = min(timestamp_us, window.max_timestamp_us)
-            self._effects.emit(output, emitted_us, window, NO_FIRING)
+        outputs = self._machine.invoker.fire(cell, timer, call)
+        # As with the panes of a grouping, what a window emits has an event time within the window.
+        emitted_us = min(timestamp_us, window.max_timestamp_us)
+        self._emit(outputs, emitted_us, window, NO_FIRING, hold_us)
 
     def _count_firing(self, cell: KeyedState, timer: TimerName, key: Any) -> None:
         cell.firings += 1

@@ -85,6 +85,9 @@ class StatefulInvoker:
             timer: (method.name, getattr(fn, method.name), _resolvers(method.requests))
             for timer, method in signature.callbacks.items()
         }
+        self._expiration: tuple[str, Callable[..., Any], dict[str, _Resolve]] | None = None
+        if (last := signature.expiration) is not None:
+            self._expiration = last.name, getattr(fn, last.name), _resolvers(last.requests)
         self._is_in_bundle = False
         #: The earliest event time and the windows of this bundle's calls are kept if the end of a bundle can emit
         #: something.
@@ -160,15 +163,52 @@ class StatefulInvoker:
         return self._tried(lambda: self._fired(cell, timer, call), cell, (call.key, timer), call)
 
     def _fired(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
+        return self._called(
+            self._callbacks[spec_name(timer)], cell, call, f"timer {timer!r} of key {call.key!r}"
+        )
+
+    @property
+    def has_expiration(self) -> bool:
+        """Whether a method is called when a window expires."""
+        return self._expiration is not None
+
+    def expire(self, cell: KeyedState, call: Call) -> list[Any]:
+        """The outputs of the method that is called when a window expires.
+
+        Args:
+            cell: its state.
+            call: the context.
+
+        Raises:
+            TransformError: what the method raised, if failing calls do not become dead letters.
+        """
+        if self._tries is None:
+            return self._expired(cell, call)
+        return self._tried(
+            lambda: self._expired(cell, call), cell, (call.key, "window expiration"), call
+        )
+
+    def _expired(self, cell: KeyedState, call: Call) -> list[Any]:
+        assert self._expiration is not None
+        where = f"when {call.window!r} of key {call.key!r} expired"
+        return self._called(self._expiration, cell, call, where)
+
+    def _called(
+        self,
+        method: tuple[str, Callable[..., Any], dict[str, _Resolve]],
+        cell: KeyedState,
+        call: Call,
+        what: str,
+    ) -> list[Any]:
         self._begin(call)
-        name, callback, resolvers = self._callbacks[spec_name(timer)]
+        name, callback, resolvers = method
         params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
         try:
             return self._listed(callback(**params), name)
         except TransformError:
             raise
         except Exception as error:
-            where = f"{type(self._fn).__name__}.{name}, timer {timer!r} of key {call.key!r}"
+            where = f"{type(self._fn).__name__}.{name}, {what}"
             raise hook_failure(self._node, error, where) from error
 
     def _tried(
@@ -237,10 +277,17 @@ def _state_resolver(spec: StateSpec) -> _Resolve:
 
 
 def _timer_resolver(spec: AnyTimerSpec) -> _Resolve:
+    def holds(cell: KeyedState) -> dict[Any, Any] | None:
+        return cell.values if spec.holds_watermark else None
+
     if isinstance(spec, TimerFamilySpec):
-        return lambda cell, call: TimerMap(cell.timers, spec, call.timestamp_us, call.now_us)
+        return lambda cell, call: TimerMap(
+            cell.timers, spec, call.timestamp_us, call.now_us, holds(cell)
+        )
     name, domain = spec.name, spec.time_domain
-    return lambda cell, call: TimerHandle(cell.timers, name, domain, call.timestamp_us, call.now_us)
+    return lambda cell, call: TimerHandle(
+        cell.timers, name, domain, call.timestamp_us, call.now_us, holds(cell)
+    )
 
 
 _OF_THE_CALL: dict[DoFnParam, _Resolve] = {

@@ -228,3 +228,97 @@ def test_what_a_kind_of_state_cannot_have_is_refused(misuse: Any, fact: str, hin
         run(df.ParDo(Misused()), values=[("a", misuse)])
     assert fact in str(caught.value)
     assert hint in str(caught.value)
+
+
+ANCHORED = df.TimerSpec("anchored", df.TimeDomain.EVENT, holds_watermark=True)
+
+
+class TwoExpirations(df.DoFn):
+    def process(self, element: Any, /, bag: Any = df.DoFn.StateParam(BAG)) -> None: ...
+
+    @df.on_window_expiration
+    def one(self) -> None: ...
+
+    @df.on_window_expiration
+    def two(self) -> None: ...
+
+
+class ExpirationOfAnElement(df.DoFn):
+    def process(self, element: Any, /, bag: Any = df.DoFn.StateParam(BAG)) -> None: ...
+
+    @df.on_window_expiration
+    def gone(self, element: Any) -> None: ...
+
+
+class ExpirationWithTimer(df.DoFn):
+    def process(self, element: Any, /, bag: Any = df.DoFn.StateParam(BAG)) -> None: ...
+
+    @df.on_window_expiration
+    def gone(self, end: Any = df.DoFn.TimerParam(ANCHORED)) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "fact", "detail"),
+    [
+        (TwoExpirations(), "has 2 methods for the expiration of windows", "one, two"),
+        (
+            ExpirationOfAnElement(),
+            "has an expiration method that cannot be called without arguments",
+            "ExpirationOfAnElement.gone: missing a required argument: 'element'",
+        ),
+        (
+            ExpirationWithTimer(),
+            "asks for a timer, or for what an element or a timer has, when a window expires",
+            "ExpirationWithTimer.gone: nothing fires in a window that has expired",
+        ),
+    ],
+)
+def test_methods_of_expiration_that_cannot_be(fn: df.DoFn, fact: str, detail: str) -> None:
+    error = refused(fn)
+    assert fact in error.fact
+    assert detail in error.detail
+
+
+class SetsAhead(df.DoFn):
+    def process(
+        self,
+        element: Any,
+        /,
+        end: Any = df.DoFn.TimerParam(END),
+        kept: Any = df.DoFn.TimerParam(ANCHORED),
+    ) -> None:
+        name, fire, output = element[1]
+        (end if name == "end" else kept).set(fire, output_timestamp=output)
+
+    @df.on_timer(END)
+    def ended(self) -> None: ...
+
+    @df.on_timer(ANCHORED)
+    def let_go(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("setting", "fact", "hint"),
+    [
+        (
+            ("end", 9, 9),
+            "timer 'end' is set with an output timestamp, and its spec does not declare that it holds the watermark",
+            "add holds_watermark=True: df.TimerSpec('end', df.TimeDomain.EVENT, holds_watermark=True)",
+        ),
+        (
+            ("anchored", 9, 4),
+            "is set with an output timestamp before the event time that it is set at, 1970-01-01T00:00:05",
+            "between that of what sets it (TimestampParam) and that at which it fires",
+        ),
+        (
+            ("anchored", 9, 10),
+            "timer 'anchored' is set with an output timestamp after it fires, at 1970-01-01T00:00:09",
+            "between that of what sets it (TimestampParam) and that at which it fires",
+        ),
+    ],
+)
+def test_an_output_timestamp_is_within_its_bounds(setting: Any, fact: str, hint: str) -> None:
+    with pytest.raises(df.DataflowError) as caught:
+        run(df.ParDo(SetsAhead()), values=[df.TimestampedValue(("a", setting), 5)])
+    assert fact in str(caught.value)
+    assert hint in str(caught.value)

@@ -405,3 +405,80 @@ def test_what_is_over_takes_no_memory() -> None:
     engine.advance(20 * US, 20 * US)
 
     assert ({}, 0) == (engine.cells, len(engine.timers))
+
+
+class Basket(df.DoFn):
+    """An element that is None clears; what is left is emitted in the end."""
+
+    def process(
+        self,
+        element: tuple[str, int | None],
+        /,
+        lives: Any = df.DoFn.StateParam(COUNT),
+        end: Any = df.DoFn.TimerParam(END),
+    ) -> None:
+        if element[1] is None:
+            lives.clear()
+        else:
+            lives.add(1)
+            end.set(element[1])
+
+    @df.on_timer(END)
+    def rings(self, count: Any = df.DoFn.StateParam(COUNT)) -> Iterator[Any]:
+        count.add(1)
+        yield "timer", count.read()
+
+    @df.on_window_expiration
+    def expires(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        at: datetime = df.DoFn.TimestampParam,
+        count: Any = df.DoFn.StateParam(COUNT),
+    ) -> Iterator[Any]:
+        yield key, at.timestamp(), count.read()
+        count.add(1)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_expires_is_called_once_after_its_timers(restarts: bool) -> None:
+    engine = Engine.of(Basket(), fixed(lateness=5))
+    engine.add(("a", W1, 3, US), ("a", W1, 40, US), ("b", W1, 4, US), ("b", W1, None, US))
+    engine.add(("c", W2, 12, 11 * US))
+    engine.advance(13 * US)
+    if restarts:
+        engine.cells = {cell: decode_cell(encode_cell(each)) for cell, each in engine.cells.items()}
+    engine.advance(15 * US)
+    engine.advance(16 * US)
+
+    last_us = W1.max_timestamp_us
+    assert [
+        (("timer", 1), 4 * US, W1),
+        (("timer", 2), 12 * US, W2),
+        (("timer", 3), last_us, W1),
+        (("b", 15.0, 1), last_us, W1),
+        (("a", 15.0, 3), last_us, W1),
+    ] == engine.outputs
+    assert [("c", W2)] == list(engine.cells)
+
+
+def test_no_state_no_expiration() -> None:
+    engine = Engine.of(Basket(), fixed())
+    engine.add(("a", W1, 3, US), ("a", W1, None, 2 * US))
+    engine.cells["b", W1] = KeyedState(backlog=[(None, 3 * US, NO_FIRING, 1)])
+    engine.advance(2 * US)
+    assert engine.outputs == []
+
+
+def test_an_expiration_that_fails_is_a_dead_letter() -> None:
+    class Failing(Basket):
+        @df.on_window_expiration
+        def expires(self, *_: Any, **__: Any) -> Iterator[Any]:
+            raise ValueError("no way out")
+
+    engine = Engine.of(Failing(), fixed(), tries=2)
+    engine.add(("a", W1, 3, US))
+    engine.advance(20 * US)
+
+    (letter,) = engine.dead
+    assert "no way out" in str(letter)
+    assert engine.cells == {}
