@@ -88,7 +88,7 @@ from dataflow.transforms.combiner_families import (
 from dataflow.transforms.count_windows import CountWindows
 from dataflow.transforms.deduplicate import Deduplicate, DeduplicatePerKey
 from dataflow.transforms.distinct import Distinct
-from dataflow.transforms.flatten import Flatten
+from dataflow.transforms.flatten import Flatten, FlattenWith
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.group_by import GroupBy
 from dataflow.transforms.group_into_batches import GroupIntoBatches
@@ -231,6 +231,7 @@ __all__ = [
     "FlatMap",
     "FlatMapTuple",
     "Flatten",
+    "FlattenWith",
     "GaugeResult",
     "GlobalWindows",
     "GroupBy",

@@ -1,4 +1,4 @@
-"""Flatten: the union of several collections."""
+"""Flatten and FlattenWith: the union of several collections."""
 
 from __future__ import annotations
 
@@ -40,6 +40,29 @@ class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):
             strategy,
             retracted_by=next((by for each in pcoll if (by := each.node.retracted_by)), None),
         )[MAIN]
+
+
+class FlattenWith(PTransform[PCollection[Any], PCollection[Any]]):
+    """One collection with the elements of the input and of others: ``a | df.Map(f) | df.FlattenWith(b, c)``.
+
+    `Flatten` in the middle of a chain; it asks the same of its inputs.  Apache Beam's ``FlattenWith``.
+
+    Args:
+        *others: collections.
+
+    Raises:
+        PipelineError: one of them is none; when applied, they are windowed differently.
+    """
+
+    def __init__(self, *others: PCollection[Any]) -> None:
+        for each in others:
+            if not isinstance(each, PCollection):
+                raise PipelineError(f"FlattenWith needs collections, not {each!r}")
+        self._others = others
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        """Flatten all."""
+        return (pcoll, *self._others) | "all" >> Flatten()
 
 
 def _by_number(pcolls: Sequence[PCollection[Any]]) -> dict[str, PCollection[Any]]:

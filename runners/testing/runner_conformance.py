@@ -164,6 +164,11 @@ class _AsColumns(df.DoFn):
         return batch
 
 
+def _flatten_with(p: df.Pipeline) -> df.PCollection[Any]:
+    more = p | "more" >> df.Create(["b"]), p | "most" >> df.Create(["c", "c"])
+    return p | "some" >> df.Create(["a"]) | df.FlattenWith(*more) | df.Map(str.upper)
+
+
 def _expressions(p: df.Pipeline) -> df.PCollection[Any]:
     sales = p | df.Create([_Sale("Oslo", 3), _Sale("Rome", 4), _Sale("Oslo", 5)])
     large = sales | df.ParDo(_AsColumns()) | df.Filter(df.col("amount") % 2 == 1)
@@ -398,6 +403,7 @@ PROGRAMS: Sequence[Program] = (
         ),
         [("Oslo", 6)],
     ),
+    Program("FlattenWith", _flatten_with, list("ABCC")),
     Program("col", _expressions, [("Oslo", 18, -5), (-5,)]),
     Program("Reify", _windows, [(1, 5.0, 0), (2, 65.0, 60_000_000)]),
     Program(
