@@ -7,6 +7,7 @@ from dataflow import (
     distribution,  # first: it looks at whether anything hides this package's others
     value_tags,  # noqa: F401 - so that stored values are known by their tags
 )
+from dataflow.collecting import collect
 from dataflow.column_combine_fn import ColumnCombineFn, ColumnGroups
 from dataflow.combine_fn import CombineFn, associative
 from dataflow.combiners import (
@@ -343,6 +344,7 @@ __all__ = [
     "__version__",
     "associative",
     "col",
+    "collect",
     "duration",
     "instant",
     "merge_overlapping",

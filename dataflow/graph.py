@@ -11,6 +11,7 @@ import attrs
 
 from dataflow.combine_fn import CombineFn
 from dataflow.do_fn import CallableDoFn, DoFn
+from dataflow.drawing import Arrow, Box, BoxShape, Drawing
 from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.record_ids import RecordIds
 from dataflow.source import Source
@@ -180,7 +181,10 @@ class TransformNode:
 
 @attrs.frozen(kw_only=True)
 class PipelineGraph:
-    """Transforms in topological order, and their collections by id."""
+    """Transforms in topological order, and their collections by id.
+
+    ``str(graph)`` has a line for each transform; a notebook shows a picture.
+    """
 
     transforms: tuple[TransformNode, ...]
     pcollections: Mapping[int, PCollectionNode]
@@ -189,6 +193,15 @@ class PipelineGraph:
         """The transforms that read a collection, in order."""
         return [node for node in self.transforms if pcollection_id in node.inputs]
 
+    def before(self, pcollection_id: int) -> tuple[TransformNode, ...]:
+        """The transforms that lead to a collection, in order."""
+        wanted, found = {pcollection_id}, []
+        for node in reversed(self.transforms):
+            if not wanted.isdisjoint(node.outputs.values()):
+                wanted.update(node.inputs)
+                found.append(node)
+        return tuple(reversed(found))
+
     def tables(self) -> tuple[TableSpec, ...]:
         """The result tables that the pipeline writes."""
         return tuple(
@@ -196,6 +209,47 @@ class PipelineGraph:
             for node in self.transforms
             if isinstance(node.operation, WriteTable)
         )
+
+    def __str__(self) -> str:
+        return self.drawing().to_text()
+
+    def _repr_html_(self) -> str:
+        return self.to_svg()
+
+    def to_mermaid(self) -> str:
+        """A Mermaid flowchart, for pages of Markdown."""
+        return self.drawing().to_mermaid()
+
+    def to_svg(self) -> str:
+        """A picture, as the text of an SVG file."""
+        return self.drawing().to_svg(f"a pipeline of {len(self.transforms)} transforms")
+
+    def drawing(self) -> Drawing:
+        """The transforms as boxes, and the collections as arrows with the tags of outputs that are not the main one."""
+        producers = {
+            output: (place, "" if tag == MAIN else tag)
+            for place, node in enumerate(self.transforms)
+            for tag, output in node.outputs.items()
+        }
+        arrows = [
+            Arrow(producers[each][0], place, producers[each][1])
+            for place, node in enumerate(self.transforms)
+            for each in node.inputs
+        ]
+        return Drawing([self._box(node) for node in self.transforms], arrows)
+
+    def _box(self, node: TransformNode) -> Box:
+        operation = node.operation
+        note = type(operation).__name__
+        if isinstance(operation, Read):
+            note += "" if operation.source.is_bounded else ", without an end"
+        elif isinstance(operation, AssignWindows):
+            (output,) = node.outputs.values()
+            mode = self.pcollections[output].strategy.accumulation_mode
+            note = f"{operation.window_fn!r}, {mode.value.replace('_', ' ')}"
+        elif isinstance(operation, WriteTable):
+            note = f"table {operation.table.name}"
+        return Box(node.label, note, _SHAPES.get(type(operation), BoxShape.STEP))
 
     def fingerprint(self) -> str:
         """A digest of the pipeline's shape: labels, operations, edges, windowing; not of the code inside functions."""
@@ -213,6 +267,15 @@ class PipelineGraph:
         # A user's WindowFn or Trigger without a repr of its own shows its address, new in every run.
         stable = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(shape))
         return sha256(stable.encode()).hexdigest()[:32]
+
+
+_SHAPES: Mapping[type, BoxShape] = {
+    Read: BoxShape.START,
+    Group: BoxShape.MEETING,
+    StatefulParDo: BoxShape.MEETING,
+    SideInputs: BoxShape.MEETING,
+    WriteTable: BoxShape.TABLE,
+}
 
 
 def _remembered(operation: Operation) -> list[str]:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
+from dataflow.drawing import html_table
 from dataflow.errors import DuplicateLabelError, PipelineError
 from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, Read, TransformNode
 from dataflow.options import RunnerOptions, runner_of_environment
@@ -68,6 +69,19 @@ class PCollection(Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"PCollection({self.node.id}{'' if self.is_bounded else ', unbounded'})"
+
+    def _repr_html_(self) -> str:
+        strategy = self.node.strategy
+        maker = self.pipeline.graph().before(self.node.id)[-1]
+        facts = [
+            ("made by", maker),
+            ("windows", strategy.window_fn),
+            ("trigger", strategy.trigger),
+            ("panes", strategy.accumulation_mode.value.replace("_", " ")),
+            ("has an end", "yes" if self.is_bounded else "no"),
+            ("elements", "df.collect(...) has them" if self.is_bounded else "none to look at here"),
+        ]
+        return html_table("PCollection", facts)
 
 
 class PCollectionTuple:
@@ -188,6 +202,9 @@ class Pipeline:
         self.result = checked(result, self._checks) if self._checks else result
         return self.result
 
+    def _repr_html_(self) -> str:
+        return self.graph().to_svg()
+
     def after_run(self, check: Check) -> None:
         """Have ``check`` called with the result when a run has ended, in `PipelineResult.wait_until_finish`.
 
@@ -202,6 +219,21 @@ class Pipeline:
         return PipelineGraph(
             transforms=tuple(self._transforms), pcollections=dict(self._pcollections)
         )
+
+    def part_before(
+        self, pcoll: PCollection[Any], runner: str | Runner, **options: Unpack[RunnerOptions]
+    ) -> Pipeline:
+        """A pipeline of its own of the transforms that lead to a collection; this one stays as it is.
+
+        Args:
+            pcoll: a collection of this pipeline; its node is one of the part, too.
+            runner: of the part.
+            **options: of the runner.
+        """
+        part = Pipeline(runner, **options)
+        part._transforms = list(self.graph().before(pcoll.node.id))
+        part._pcollections = dict(self._pcollections)
+        return part
 
     def apply(self, transform: PTransform[InT, OutT], pcoll: InT) -> OutT:
         """Expand a transform on its input inside its own label scope.

@@ -12,10 +12,10 @@ from typing import Any
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.recording import Recording
 from dataflow.runner import PipelineResult
 from dataflow.testing.fold import Folding
 from dataflow.testing.matchers import Found, Matcher
-from dataflow.testing.recording import Recording
 
 
 def assert_that(pcoll: PCollection[Any], *matchers: Matcher, label: str | None = None) -> None:

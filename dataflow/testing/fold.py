@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from dataflow.pipeline import PCollection
+from dataflow.signed_sum import FoldError, signed_sum
 from dataflow.transforms.changelog import Change
 from triggers.accumulation import AccumulationMode
 from windowing.window import Window
@@ -21,10 +22,6 @@ from windowing.window_fn import FrozenWindows, MergingWindowFn
 KeyOf = Callable[[Any], Any]
 #: A function that combines the values of a key and window, one from each pane, such as ``sum``.
 Combine = Callable[[list[Any]], Any]
-
-
-class FoldError(AssertionError):
-    """The emissions and retractions of a collection do not add up."""
 
 
 @attrs.frozen(kw_only=True)
@@ -111,54 +108,6 @@ class Folding:
             f"the panes of a {self.mode.value} grouping are folded by key, and {value!r} is no (key, value) pair; "
             "pass key_of=, a function from an element to its key"
         )
-
-
-def signed_sum(changes: Iterable[Change[Any]]) -> list[Change[Any]]:
-    """The elements that were emitted and not retracted.
-
-    Raises:
-        FoldError: something was retracted that had not been emitted.
-    """
-    changes = list(changes)
-    emitted = Multiset(change for change in changes if change.sign > 0)
-    for change in changes:
-        if change.sign < 0 and not emitted.take(change):
-            raise FoldError(f"retracted without having been emitted: {shown(change)}")
-    return list(emitted)
-
-
-class Multiset:
-    """Changes by window and value; values that cannot be hashed are looked for one by one."""
-
-    def __init__(self, changes: Iterable[Change[Any]]) -> None:
-        self._found: dict[Any, list[Change[Any]]] = defaultdict(list)
-        for change in changes:
-            self._found[_place(change)].append(change)
-
-    def __iter__(self) -> Any:
-        return (change for found in self._found.values() for change in found)
-
-    def take(self, change: Change[Any]) -> bool:
-        """Remove one with the window and the value of ``change``, if there is one."""
-        found = self._found.get(_place(change), [])
-        for index, each in enumerate(found):
-            if each.value == change.value:
-                del found[index]
-                return True
-        return False
-
-
-def shown(change: Change[Any]) -> str:
-    """A change in words."""
-    pane = change.pane
-    return f"{change.value!r} in window {change.window}, pane {pane.index} ({pane.timing.value})"
-
-
-def _place(change: Change[Any]) -> Any:
-    try:
-        return change.window, hash(change.value)
-    except TypeError:
-        return change.window, None
 
 
 def _homes(windows: Iterable[Window]) -> dict[Window, Window]:

@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 
 from dataflow.errors import PipelineError
-from dataflow.testing.fold import Combine, FoldError, Folding, KeyOf, shown
+from dataflow.signed_sum import FoldError, shown
+from dataflow.testing.fold import Combine, Folding, KeyOf
 from dataflow.transforms.changelog import Change
 from windowing.pane import PaneTiming
 from windowing.timestamps import TimestampLike, to_timestamp_us

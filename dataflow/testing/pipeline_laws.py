@@ -17,9 +17,10 @@ import attrs
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection, Pipeline
+from dataflow.recording import Recording
 from dataflow.runner import Runner, create_runner
-from dataflow.testing.fold import Combine, Folding, KeyOf, Multiset, shown
-from dataflow.testing.recording import Recording
+from dataflow.signed_sum import Multiset, shown
+from dataflow.testing.fold import Combine, Folding, KeyOf
 from dataflow.testing.test_stream import TestStream
 from dataflow.transforms.changelog import Change
 from triggers.accumulation import AccumulationMode

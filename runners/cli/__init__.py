@@ -1,4 +1,4 @@
-"""The command ``dataflow``: what is in a store, and signals and requests to jobs."""
+"""The command ``dataflow``: pipelines of the user's, what is in a store, and signals and requests to jobs."""
 
 from runners.cli.command_line import main
 

@@ -1,12 +1,13 @@
-"""The command line ``dataflow``: look at jobs in a store, send signals to them, and ask them for something.
+"""The command line ``dataflow``: run pipelines, look at jobs in a store, send signals to them, and ask for something.
 
 Answers go to stdout, errors to stderr.  Exit status: 0; 2 when what was asked for cannot be done; 130 when interrupted.
 
 **Invariant:** nothing that it prints contains the password of a connection string, wherever on the line it was given.
-Nothing is unpickled but by ``replay``, which runs a function of the user's.
+Nothing is unpickled but by ``run`` and ``replay``, which run functions of the user's.
 """
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -14,11 +15,14 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, NoReturn
 
+from dataflow import distribution
 from dataflow.errors import DataflowError
+from dataflow.interruption import EXIT_STATUS
 from dataflow.times import ago
 from runners.cli.check import check_formats
 from runners.cli.counted import add_command as add_metrics_command
 from runners.cli.kept import add_commands as add_kept_commands
+from runners.cli.run import add_command as add_run_command
 from runners.cli.text import find_job, print_table, shown_watermark
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.model import requests
@@ -26,10 +30,11 @@ from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.port import JobSummary, Store
 from runners.registry import STORE_VARIABLE, forget_job, open_store, store_dsn
 from runners.system_clock import SystemClock
-from windowing.timestamps import to_timestamp_us
+from windowing.timestamps import format_timestamp, to_timestamp_us
 
 _EXAMPLES = """\
 examples:
+  dataflow run scores:pipeline --runner streaming --job scores
   dataflow jobs
   dataflow check
   dataflow signal scores flush
@@ -57,9 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of a command line; returns the exit status."""
     asked = _parser().parse_args(arguments)
     try:
-        dsn = store_dsn(asked.store)
-        with closing(open_store(dsn, connect_timeout_s=_CONNECT_TIMEOUT_S)) as store:
-            asked.do(store, asked)
+        if asked.needs_store:
+            dsn = store_dsn(asked.store)
+            with closing(open_store(dsn, connect_timeout_s=_CONNECT_TIMEOUT_S)) as store:
+                asked.do(store, asked)
+        else:
+            asked.do(asked)
         sys.stdout.flush()
     except DataflowError as error:
         print(_without_secrets(str(error)), file=sys.stderr)
@@ -68,8 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has closed the pipe; Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as interruption:
+        if str(interruption):
+            print(interruption, file=sys.stderr)
+        return EXIT_STATUS
     return 0
 
 
@@ -85,14 +95,18 @@ def send_signal(store: Store, asked: argparse.Namespace) -> None:
     print(f"signal {number} of job {asked.job}: {asked.name}")
 
 
-def show_jobs(store: Store, _: argparse.Namespace) -> None:
+def show_jobs(store: Store, asked: argparse.Namespace) -> None:
     """Print a line for each job.
 
     Args:
         store: whose jobs are listed.
-        _: the parsed command line, not needed.
+        asked: the parsed command line, with ``json``.
     """
     jobs = store.read_jobs()
+    if asked.json:
+        for job in jobs:
+            print(json.dumps(_job_row(job)))
+        return
     if not jobs:
         print("no jobs")
         return
@@ -111,6 +125,19 @@ def show_jobs(store: Store, _: argparse.Namespace) -> None:
             for job in jobs
         ),
     )
+
+
+def _job_row(job: JobSummary) -> dict[str, object]:
+    return {
+        "job": job.job,
+        "mode": job.mode,
+        "state": _state(job),
+        "driver": job.driver,
+        "watermark": None if job.watermark_us is None else format_timestamp(job.watermark_us),
+        "open_ranges": job.open_ranges,
+        "ranges": job.ranges,
+        "signals": sorted(job.signals),
+    }
 
 
 def _state(job: JobSummary) -> str:
@@ -231,10 +258,14 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="dataflow",
-        description="Look at the jobs in a store, and send signals and requests to them.",
+        description="Run pipelines, look at the jobs in a store, and send signals and requests to them.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--version", action="version", version=f"{distribution.NAME} {distribution.VERSION}"
+    )
+    parser.set_defaults(needs_store=True)
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     signal = _verb(
         verbs,
@@ -256,6 +287,7 @@ def _parser() -> argparse.ArgumentParser:
         "An unfinished job goes on when it is run again; it may be running now or not.",
         "dataflow jobs --store postgresql://me@db.example.org/flights",
     )
+    jobs.add_argument("--json", action="store_true", help="print one JSON object per line")
     jobs.set_defaults(do=show_jobs)
     check = _verb(
         verbs,
@@ -267,6 +299,7 @@ def _parser() -> argparse.ArgumentParser:
         "dataflow check --store postgresql://me@db.example.org/flights",
     )
     check.set_defaults(do=check_formats)
+    add_run_command(verbs)
     add_kept_commands(_with_job(verbs))
     add_metrics_command(_with_job(verbs))
     _add_views(verbs)

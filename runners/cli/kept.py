@@ -4,15 +4,13 @@
 """
 
 import argparse
-import importlib
 import json
-import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from dataflow.errors import DataflowError, TimeError
+from runners.cli.named import find_named
 from runners.cli.text import find_job, print_table
 from runners.millwheel.store.port import KeptKind, Store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
@@ -135,17 +133,7 @@ def _begin(
 
 
 def _function(named: str) -> Callable[[Sequence[Mapping[str, Any]], str], object]:
-    module, _, name = named.partition(":")
-    # As `python -m` does, so that a program in this directory is found.
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise DataflowError(
-            f"there is no function {named!r}",
-            detail=f"{type(error).__name__}: {error_text(error)}",
-            hint="name it as MODULE:FUNCTION, with a module that Python finds from this directory",
-        ) from error
+    found = find_named(named, "function")
     if not callable(found):
         raise DataflowError(
             f"{named!r} is no function but {found!r}", hint="it is called with the rows and a name"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dataflow.drawing import html_table
 from dataflow.errors import PipelineError
 from dataflow.metric_updates import MetricValues
 from dataflow.metrics import MetricResults
@@ -44,6 +45,14 @@ class DirectResult:
     def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
         """Return at once: the run has come to its end."""
         return PipelineState.FINISHED
+
+    def _repr_html_(self) -> str:
+        rows = [(f"rows of {name}", len(rows)) for name, (_, rows) in self._tables.items()]
+        lost = [
+            ("late records", sum(self.late_counts().values())),
+            ("dead letters", len(self._dead)),
+        ]
+        return html_table("a run in memory", [("state", self.state.value), *rows, *lost])
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table."""

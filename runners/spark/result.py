@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from dataflow.drawing import html_table
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.metrics import MetricResults
@@ -45,6 +46,9 @@ class StoreResult:
     def wait_until_finish(self, timeout: DurationLike | None = None) -> PipelineState:
         """Return at once: the run has come to its end."""
         return self.state
+
+    def _repr_html_(self) -> str:
+        return html_table(f"job {self.job}", [("state", self.state.value)])
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table.

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark import InheritableThread, SparkContext
 
+from dataflow.drawing import html_table
 from dataflow.errors import DataflowError
 from dataflow.metrics import MetricResults
 from dataflow.pipeline import Pipeline
@@ -195,6 +196,9 @@ class StreamingJob:
                 self._refuse_switches()
         if switch.error is not None:
             raise switch.error
+
+    def _repr_html_(self) -> str:
+        return html_table(f"job {self._prepared.job.job}", [("state", self.state.value)])
 
     def read_table(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The rows of a result table as they are now."""

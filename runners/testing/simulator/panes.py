@@ -15,8 +15,9 @@ from dataflow.graph import MAIN, Group
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.pipeline import PCollection, Pipeline
 from dataflow.serialization import dumps, loads
+from dataflow.signed_sum import FoldError
 from dataflow.table import TableSpec
-from dataflow.testing.fold import Combine, FoldError, Folding
+from dataflow.testing.fold import Combine, Folding
 from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.par_do import FlatMap, Map
 from runners.testing.simulator.errors import InvariantError

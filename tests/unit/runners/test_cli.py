@@ -131,6 +131,31 @@ def test_jobs_are_a_table(
     ]
 
 
+def test_jobs_are_objects_for_programs(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["jobs", "--json"]) == 0
+    assert capsys.readouterr().out == ""
+    open_job(store)
+    open_job(store, "a batch", "batch")
+    commit(store, watermarks_us={RANGE: 1_500_000})
+    store.finish_job("a batch")
+
+    assert main(["jobs", "--json"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["job"], first["state"], first["watermark"]) == ("a batch", "finished", None)
+    assert second == {
+        "job": "scores",
+        "mode": "streaming",
+        "state": "unfinished",
+        "driver": None,
+        "watermark": "1970-01-01T00:00:01.500000+00:00",
+        "open_ranges": 1,
+        "ranges": 1,
+        "signals": ["flush", "peek"],
+    }
+
+
 def test_a_job_that_is_over_or_has_not_begun_has_no_lag(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:

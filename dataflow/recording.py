@@ -1,6 +1,7 @@
 """Recording: everything that a collection emitted and retracted, readable after the run on every runner.
 
 The changes go into a table of the store without a key, as pickles, so they are exactly once as any row is.
+See what is left of them with `dataflow.signed_sum`.
 """
 
 from __future__ import annotations

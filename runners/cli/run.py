@@ -1,0 +1,76 @@
+"""The command ``dataflow run``: a pipeline of the user's, with the runner and the options of the command line."""
+
+import argparse
+from typing import Any
+
+from dataflow.errors import DataflowError, PipelineError
+from dataflow.options import PipelineOptions, options_of, options_parser
+from dataflow.pipeline import Pipeline
+from runners.cli.named import find_named
+from runners.progress import print_line
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Run the pipeline to its end, or until it is stopped; says on stderr how it has ended.
+
+    Args:
+        asked: the parsed command line, with ``pipeline``, and options of the runner.
+
+    Raises:
+        DataflowError: there is no such pipeline, or what has made it fail.
+    """
+    options = options_of(asked)
+    pipeline = _pipeline(asked.pipeline, options)
+    result = pipeline.run()
+    state = result.wait_until_finish()
+    job = getattr(pipeline.runner, "job", None)
+    print_line(f"{f'job {job}' if job else asked.pipeline}: {state.value}")
+
+
+def _pipeline(named: str, options: PipelineOptions) -> Pipeline:
+    found: Any = find_named(named, "pipeline")
+    if isinstance(found, Pipeline):
+        return _with_runner(found, named, options)
+    if not callable(found):
+        raise DataflowError(
+            f"{named!r} is no pipeline but {found!r}",
+            hint="name a df.Pipeline, or a function that is called with one and applies transforms to it",
+        )
+    pipeline = Pipeline(**options)
+    found(pipeline)
+    return pipeline
+
+
+def _with_runner(pipeline: Pipeline, named: str, options: PipelineOptions) -> Pipeline:
+    # Whatever is wrong with the command line, no warning that it was never run.
+    pipeline.graph()
+    if pipeline.result is not None:
+        raise PipelineError(
+            f"{named!r} has been run already, when its module was imported",
+            hint="build it in a function, `def pipeline(p): p | ...`, and name that; or do not run it in the module",
+        )
+    if "runner" in options:
+        pipeline.runner = Pipeline(**options).runner
+    elif options:
+        raise PipelineError(
+            f"{named!r} was made with its runner, so {', '.join(options)} would be lost",
+            hint="give --runner too, or name a function that is called with a pipeline",
+        )
+    return pipeline
+
+
+def add_command(verbs: Any) -> None:
+    """Add the command to a parser."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "run",
+        parents=[options_parser()],
+        help="run a pipeline of yours on the runner of your choice",
+        description="Run a pipeline of yours on the runner of your choice, to its end. PIPELINE is a function that is "
+        "called with a df.Pipeline and applies transforms to it, or a df.Pipeline. An option that is not given is that "
+        "of the variable DATAFLOW_OPTION, such as DATAFLOW_RUNNER.",
+        epilog="example: dataflow run scores:pipeline --runner streaming --job scores --workers 4",
+    )
+    parser.add_argument(
+        "pipeline", metavar="MODULE:PIPELINE", help="its module is found from this directory"
+    )
+    parser.set_defaults(do=run, needs_store=False)
