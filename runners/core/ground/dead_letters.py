@@ -15,6 +15,7 @@ from dataflow.errors import DataflowError, PipelineError
 from dataflow.graph import TransformNode
 from dataflow.set_aside import Origin, SetAside
 from dataflow.source import SourceBatch
+from dataflow.views import WithViews
 from runners.core.ground.element_text import shown
 from windowing.errors import error_text
 from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
@@ -134,7 +135,8 @@ def dead_letter(
     """
     return DeadLetter(
         stage=stage,
-        element=element,
+        # The views of side inputs are the same for many, and what is fed again meets those that are there then.
+        element=element.element if isinstance(element, WithViews) else element,
         timestamp_us=timestamp_us,
         window=window,
         sign=sign,

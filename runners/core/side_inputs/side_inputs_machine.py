@@ -320,12 +320,12 @@ class _Step:
     ) -> None:
         effects = self._effects
         if not self._machine.remembers:
-            for value, at, pane, sign in elements:
-                effects.values.append(WithViews(value, views))
-                effects.timestamps_us.append(at)
-                effects.panes.append(pane)
-                effects.signs.append(sign)
+            values, times_us, panes, signs = zip(*elements, strict=True)
+            effects.values += [WithViews(value, views) for value in values]
+            effects.timestamps_us += times_us
             effects.windows += [window] * len(elements)
+            effects.panes += panes
+            effects.signs += signs
             return
         is_kept = self._machine.strategy.expiry_us(window) > self._watermark_us
         emitted = self._part(cell_id, EMITTED).setdefault(window, {}) if is_kept else {}

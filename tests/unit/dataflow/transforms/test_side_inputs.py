@@ -370,6 +370,35 @@ def test_an_error_shows_the_element_as_the_user_knows_it() -> None:
     assert "element: 'x'" in (caught.value.detail or "")
 
 
+def test_a_dead_letter_is_the_element_without_its_views() -> None:
+    found: list[Any] = []
+    with df.Pipeline(DirectRunner(tries_per_record=2)) as p:
+        side = p | "side" >> df.Create([1])
+        good = p | df.Create([1, 2]) | df.Map(lambda x, n: 2 / (x - n), df.AsSingleton(side))
+        good | df.Map(found.append)
+
+    assert [2.0] == found
+    assert p.result is not None
+    assert [1] == [letter["element"].value for letter in p.result.dead_letters()]
+
+
+def test_an_element_is_late_when_the_window_of_the_side_input_has_expired() -> None:
+    """And not before: the side input may take longer than the elements."""
+    found: list[Any] = []
+    elements = TestStream().advance_watermark_to(100).add_elements([at(1, "late"), at(61, "b")])
+    with df.Pipeline(DirectRunner()) as p:
+        hours = p | "side" >> df.Create([at(1, 5)]) | df.WindowInto(df.FixedWindows(3_600))
+        minutes = p | "minutes" >> df.Create([at(1, 5)]) | "by minute" >> windows()
+        into = p | "elements" >> elements | "windows" >> windows()
+        for name, side in (("hour", hours), ("minute", minutes)):
+            seen = into | name >> df.Map(lambda x, n, name: (name, x), df.AsList(side), name)
+            seen | f"see {name}" >> df.Map(found.append)
+
+    assert [("hour", "b"), ("hour", "late"), ("minute", "b")] == sorted(found)
+    assert p.result is not None
+    assert [1] == list(p.result.late_counts().values())
+
+
 def test_what_is_no_collection_is_refused() -> None:
     with pytest.raises(df.PipelineError, match=r"AsDict needs a PCollection, not \{\}"):
         df.AsDict({})  # type: ignore[arg-type]
