@@ -24,6 +24,7 @@ from dataflow.errors import PipelineError
 from dataflow.user_state import (
     HOLD,
     TTL,
+    VERSION,
     BagStateSpec,
     CombiningValueStateSpec,
     MapStateSpec,
@@ -34,6 +35,7 @@ from dataflow.user_state import (
     TimerName,
     WatermarkHoldStateSpec,
 )
+from windowing.errors import error_text
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import TimestampLike, to_datetime, to_timestamp_us
 
@@ -418,11 +420,53 @@ def handle_of(spec: StateSpec, values: dict[Any, Any], lifetime: Lifetime | None
         values: of its key and window, by name; changed in place.
         lifetime: what a write prolongs; None: the state has no time to live.
     """
+    key = spec.name if spec.version == 1 else _migrated(spec, values)
     if isinstance(spec, CombiningValueStateSpec):
-        return CombiningValueState(values, spec.name, lifetime, combine_fn=spec.combine_fn)
+        return CombiningValueState(values, key, lifetime, combine_fn=spec.combine_fn)
     if isinstance(spec, WatermarkHoldStateSpec):
         return WatermarkHoldState(values, (HOLD, spec.name), lifetime)
-    return _HANDLES.get(type(spec), ReadModifyWriteState)(values, spec.name, lifetime)
+    return _HANDLES.get(type(spec), ReadModifyWriteState)(values, key, lifetime)
+
+
+def _key_of(name: str, version: int) -> Any:
+    return name if version == 1 else (VERSION, name, version)
+
+
+def _migrated(spec: StateSpec, values: dict[Any, Any]) -> Any:
+    """The key of a piece of state in its version, after it was brought up to date if it is of an older one."""
+    key = _key_of(spec.name, spec.version)
+    if key in values:
+        return key
+    for older in range(spec.oldest, spec.version):
+        if (older_key := _key_of(spec.name, older)) in values:
+            kept = values[older_key]
+            for version in range(older, spec.version):
+                kept = _in_next_version(spec, version, kept)
+            # Only now, so that a migration that has failed finds the state as it was.
+            del values[older_key]
+            values[key] = kept
+            break
+    return key
+
+
+def _in_next_version(spec: StateSpec, version: int, kept: Any) -> Any:
+    migrate = spec.migrations[version]
+    try:
+        if isinstance(spec, BagStateSpec):
+            return [migrate(value) for value in kept]
+        if isinstance(spec, SetStateSpec):
+            return dict.fromkeys(migrate(value) for value in kept)
+        if isinstance(spec, MapStateSpec):
+            return {key: migrate(value) for key, value in kept.items()}
+        if isinstance(spec, OrderedListStateSpec):
+            return [(time_us, migrate(value)) for time_us, value in kept]
+        return migrate(kept)
+    except Exception as error:
+        raise PipelineError(
+            f"the migration of state {spec.name!r} from version {version} raised {type(error).__name__}",
+            detail=error_text(error),
+            hint="correct the function; the state is as it was",
+        ) from error
 
 
 _HANDLES: dict[type[StateSpec], type[_State]] = {

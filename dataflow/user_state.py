@@ -14,7 +14,7 @@ Names are Apache Beam's (`apache_beam.transforms.userstate`).  MillWheel, sectio
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, NoReturn, TypeVar
 
 import attrs
@@ -54,6 +54,10 @@ def _check_domain(spec: Any, _attribute: attrs.Attribute[Any], time_domain: obje
         )
 
 
+def _own_copy(migrations: Mapping[int, Callable[[Any], Any]]) -> dict[int, Callable[[Any], Any]]:
+    return dict(migrations)
+
+
 @attrs.frozen
 class StateSpec:
     """What all specs of state have.
@@ -66,6 +70,11 @@ class StateSpec:
             or of the latest of these, and ends when the watermark has come so far; or processing time.  As with a
             timer, elements of the very instant come after it.  In batch the clock does not move before all input is
             there.
+        version: of what is kept: raise it when a later program keeps something else under the name.
+        migrations: functions by the version that they read, which return what the next version has, up to ``version``;
+            they are called with each value that is kept: each one of a bag, set, map (of which the keys stay) or
+            ordered list, or the accumulator.  State is brought up to date when it is first used, so a function may
+            be called again after a failure.
     """
 
     name: str = attrs.field(validator=_check_name)
@@ -75,6 +84,38 @@ class StateSpec:
     ttl_domain: TimeDomain = attrs.field(
         default=TimeDomain.EVENT, kw_only=True, validator=_check_domain
     )
+    version: int = attrs.field(default=1, kw_only=True)
+    # Functions: two that were shipped apart are equal to nothing.
+    migrations: Mapping[int, Callable[[Any], Any]] = attrs.field(
+        factory=dict, kw_only=True, eq=False, repr=False, converter=_own_copy
+    )
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version from which state can be brought up to date."""
+        return min(self.migrations, default=self.version)
+
+    @version.validator
+    def _check_version(self, attribute: attrs.Attribute[Any], version: object) -> None:
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise PipelineError(
+                f"{type(self).__name__}({self.name!r}) needs a version from 1 on, not {version!r}",
+                hint="raise it by one when what is kept changes, and add a migration from the version before",
+            )
+
+    @migrations.validator
+    def _check_migrations(
+        self, attribute: attrs.Attribute[Any], migrations: Mapping[Any, Any]
+    ) -> None:
+        from_versions = list(range(self.version - len(migrations), self.version))
+        is_chain = sorted(migrations, key=repr) == sorted(from_versions, key=repr)
+        if not is_chain or not all(map(callable, migrations.values())) or self.oldest < 1:
+            raise PipelineError(
+                f"{type(self).__name__}({self.name!r}) needs migrations that lead to version {self.version} step by "
+                f"step, not from {list(migrations)}",
+                hint=f"e.g. version=2, migrations={{1: to_version_2}}; a function for each version "
+                f"before {self.version} that there may still be state of",
+            )
 
     @ttl_us.validator
     def _check_ttl(self, attribute: attrs.Attribute[Any], ttl_us: int | None) -> None:
@@ -92,6 +133,7 @@ class ReadModifyWriteStateSpec(StateSpec):
     Args:
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
+        version, migrations: how a later program reads it; see `StateSpec`.
     """
 
 
@@ -102,6 +144,7 @@ class BagStateSpec(StateSpec):
     Args:
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
+        version, migrations: how a later program reads it; see `StateSpec`.
     """
 
 
@@ -112,6 +155,7 @@ class SetStateSpec(StateSpec):
     Args:
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
+        version, migrations: how a later program reads it; see `StateSpec`.
     """
 
 
@@ -122,6 +166,7 @@ class MapStateSpec(StateSpec):
     Args:
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
+        version, migrations: how a later program reads it; see `StateSpec`.
     """
 
 
@@ -132,6 +177,7 @@ class OrderedListStateSpec(StateSpec):
     Args:
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
+        version, migrations: how a later program reads it; see `StateSpec`.
     """
 
 
@@ -151,6 +197,7 @@ class CombiningValueStateSpec(StateSpec):
         combine_fn: combines the values that are added; a function as for `CombinePerKey`, which is called on all values
             and has them kept, but for ``sum``, ``min``, ``max``, ``any``, ``all`` and `dataflow.associative` ones.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
+        version, migrations: how a later program reads it; see `StateSpec`.
     """
 
     combine_fn: CombineFn = attrs.field(converter=_if_function)
@@ -174,7 +221,15 @@ class WatermarkHoldStateSpec(StateSpec):
     Args:
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
+        version, migrations: not for holds: an instant has one version.
     """
+
+    def __attrs_post_init__(self) -> None:
+        if self.version != 1:
+            raise PipelineError(
+                f"WatermarkHoldStateSpec({self.name!r}) has version {self.version}, and holds have no versions",
+                hint="leave version and migrations out: what is kept is an instant",
+            )
 
 
 @attrs.frozen
@@ -297,6 +352,8 @@ TimerName = str | tuple[str, str]
 TTL = ""
 #: What holds the output watermark is kept beside the state of a cell, by this word and the name of a state or timer.
 HOLD = "hold"
+#: State of a version above 1 is kept by this word, its name and the version.
+VERSION = "version"
 
 
 @attrs.frozen

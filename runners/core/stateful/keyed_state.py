@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.user_state import SetTimer, TimerName
+from dataflow.user_state import HOLD, SetTimer, TimerName
 from runners.core.ground.timers import TimerQueue
 from runners.core.partials.stateful_inputs import Input
 from triggers.trigger import TriggerTimers
@@ -121,7 +121,11 @@ class KeyedState:
     @property
     def hold_us(self) -> int | None:
         """The first hold on the watermark behind the DoFn, in microseconds."""
-        holds_us = [hold_us for name, hold_us in self.values.items() if type(name) is tuple]
+        holds_us = [
+            hold_us
+            for name, hold_us in self.values.items()
+            if name[0] == HOLD and type(name) is tuple
+        ]
         return min(holds_us) if holds_us else None
 
     @property

@@ -141,8 +141,8 @@ class StatefulInvoker:
     def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         self._begin(call)
         element = (call.key, value)
-        params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
         try:
+            params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
             return self._listed(self._process(element, **params), "process")
         except Exception as error:
             raise failure(self._node, error, element) from error
@@ -202,8 +202,8 @@ class StatefulInvoker:
     ) -> list[Any]:
         self._begin(call)
         name, callback, resolvers = method
-        params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
         try:
+            params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
             return self._listed(callback(**params), name)
         except TransformError:
             raise

@@ -29,6 +29,8 @@ _FORMAT = 1
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 #: The prefix of parts of a stateful DoFn of which a later version may have more.
 _STATE = "state "
+#: The prefix of parts that have the version of a state, where it is not 1, and the oldest that can be read.
+_VERSION = "version of state "
 #: Parts that the descriptions of jobs of older versions do not have.
 _NOTED_SINCE = ("input name", "accumulator", "columns", "combined by")
 #: How earlier versions described what has another name now, and the same state.
@@ -61,6 +63,29 @@ class StateShape:
         }
         return json.dumps(found, sort_keys=True)
 
+    def _migrations(self, new: "StateShape") -> tuple[list[str], set[str]]:
+        """Versions of state that code of shape ``new`` does not lead on from, and parts that its migrations change."""
+        behind, migrated = list[str](), set[str]()
+        for name in sorted(
+            {each for each in (*self.parts, *new.parts) if each.startswith(_VERSION)}
+        ):
+            state = name.removeprefix(_VERSION)
+            migrated.add(name)
+            if f"{_STATE}{state}" not in self.parts or f"{_STATE}{state}" not in new.parts:
+                continue
+            kept, _ = _version_of(self.parts.get(name))
+            version, oldest = _version_of(new.parts.get(name))
+            if not oldest <= kept <= version:
+                behind.append(
+                    f"state {state} was of version {kept}, is of {version}, read from {oldest} on"
+                )
+            elif kept < version and _is_one_kind(
+                *(each[f"{_STATE}{state}"] for each in (self.parts, new.parts))
+            ):
+                # What is combined may be another thing: the migration makes it of what there was.
+                migrated |= {f"{_STATE}{state}", f"combined by, of state {state}"}
+        return behind, migrated
+
     @classmethod
     def decoded(cls, text: str) -> "StateShape":
         """The inverse of `encoded`."""
@@ -75,13 +100,25 @@ class StateShape:
         not noted of a job of an old version, or not known of its input, is assumed to be unchanged.
         """
         names = dict.fromkeys([*self.parts, *new.parts])
-        return [
+        behind, migrated = self._migrations(new)
+        return behind + [
             f"{name} was {self.parts.get(name, 'none')}, is {new.parts.get(name, 'none')}"
             for name in names
             if self.parts.get(name) != new.parts.get(name)
+            and name not in migrated
             and not (name.startswith((_STATE, *_NOTED_SINCE)) and name not in self.parts)
             and not (name == "input name" and self.parts[name] == _NO_NAME)
         ]
+
+
+def _is_one_kind(state: str, other: str) -> bool:
+    return state.split(" of ", maxsplit=1)[0] == other.split(" of ", maxsplit=1)[0]
+
+
+def _version_of(text: str | None) -> tuple[int, int]:
+    """The version that a part has, and the oldest that its code reads."""
+    version, oldest = text.split(" from ") if text else ("1", "1")
+    return int(version), int(oldest)
 
 
 def state_shapes(plan: ExecutionPlan) -> dict[str, StateShape]:
@@ -199,6 +236,11 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
         if isinstance(each, StateParam)
         and isinstance(each.spec, CombiningValueStateSpec)
         and (inner := _inner(each.spec.combine_fn))
+    }
+    parts |= {
+        f"{_VERSION}{spec.name!r}": f"{spec.version} from {spec.oldest}"
+        for spec in signature.states.values()
+        if spec.version != 1
     }
     for spec in signature.timers.values():
         domain = spec.time_domain.value
