@@ -113,10 +113,12 @@ class SideInputs:
 
     Attributes:
         sides: as many as there are side inputs.
+        shards: how many shards there are; an element of a shard that has had no pane would wait.
         waits_for_end: whether elements wait for the last pane that is on time, and not for the first.
     """
 
     sides: tuple[SideWindows, ...]
+    shards: int
     waits_for_end: bool = False
 
 

@@ -229,6 +229,7 @@ def beside(pcoll: PCollection[Any], sides: Sequence[SideInput]) -> PCollection[A
     ]
     operation = SideInputs(
         tuple(windows),
+        shards,
         waits_for_end=not any(
             each.node.has_arrival_order for each in (pcoll, *(side.pcollection for side in sides))
         ),

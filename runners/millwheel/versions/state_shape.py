@@ -155,6 +155,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
             parts["emits"] = "what has changed"
     elif isinstance(operation, SideInputs):
         parts["side inputs"] = _described(operation.sides)
+        parts["shards"] = str(operation.shards)
         parts["waits for"] = "the end of windows" if operation.waits_for_end else "the first pane"
     elif isinstance(operation, StatefulParDo):
         parts.update(_stateful_parts(stage.root, operation))

@@ -710,3 +710,28 @@ def test_a_function_that_was_renamed_reads_the_state_of_before() -> None:
 
     assert old != new.encoded()
     assert StateShape.decoded(old).unreadable(new) == []
+
+
+def with_side_input(*, shards: int = 16, seconds: int = 60) -> Build:
+    """Elements beside the list of a collection, in windows."""
+
+    def build(p: df.Pipeline) -> None:
+        side = p | "side" >> df.Create([df.TimestampedValue(1, 5)])
+        windowed = side | "side windows" >> df.WindowInto(df.FixedWindows(seconds))
+        elements = p | "read" >> df.Create([df.TimestampedValue(2, 5)])
+        minutes = elements | "windows" >> df.WindowInto(df.FixedWindows(60))
+        minutes | "look" >> df.Map(lambda x, n: (x, n), df.AsList(windowed, shards=shards))
+
+    return build
+
+
+def test_shards_that_have_no_view_yet_are_an_update_that_loses_state() -> None:
+    """An element that went to a new shard would wait for a pane that the former shards have had."""
+    name = "look/side inputs"
+
+    assert [] == kept_parts(with_side_input(), with_side_input(), name)
+    assert ["shards was 16, is 32"] == kept_parts(
+        with_side_input(), with_side_input(shards=32), name
+    )
+    (why,) = kept_parts(with_side_input(), with_side_input(seconds=120), name)
+    assert why.startswith("side inputs was (SideWindows(window_fn=FixedWindows(")
