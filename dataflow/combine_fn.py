@@ -9,7 +9,7 @@ Dataflow Model, section 2.2 (lifted combines as in FlumeJava).
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any
+from typing import Any, Generic
 
 import attrs
 
@@ -17,6 +17,7 @@ from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combiner_columns import columns_of_callable
 from dataflow.errors import PipelineError
 from dataflow.ptransform import PTransform
+from dataflow.type_vars import AccumulatorT, InT_contra, OutT_co
 from windowing.location import user_location
 from windowing.overriding import stands_for
 
@@ -34,8 +35,11 @@ ROW_METHODS = (
 )
 
 
-class CombineFn(ABC):
+class CombineFn(ABC, Generic[InT_contra, AccumulatorT, OutT_co]):
     """Aggregates the values of one key and window.
+
+    ``class Mean(df.CombineFn[float, tuple[float, int], float])`` names the types of values, accumulators and results
+    for type checkers; ``df.CombineFn`` has any.
 
     An accumulator is pickled between processes and into the store.
     ``add_input`` and ``merge_accumulators`` may change and return their first argument;
@@ -44,11 +48,11 @@ class CombineFn(ABC):
     """
 
     @abstractmethod
-    def create_accumulator(self) -> Any:
+    def create_accumulator(self) -> AccumulatorT:
         """An accumulator of nothing."""
 
     @abstractmethod
-    def add_input(self, accumulator: Any, value: Any) -> Any:
+    def add_input(self, accumulator: AccumulatorT, value: InT_contra) -> AccumulatorT:
         """The accumulator with one more value.
 
         Args:
@@ -56,7 +60,7 @@ class CombineFn(ABC):
             value: one of the values of the group.
         """
 
-    def add_inputs(self, accumulator: Any, values: Iterable[Any]) -> Any:
+    def add_inputs(self, accumulator: AccumulatorT, values: Iterable[InT_contra]) -> AccumulatorT:
         """The accumulator with more values; override where a whole list is cheaper.
 
         Args:
@@ -69,14 +73,14 @@ class CombineFn(ABC):
         return accumulator
 
     @abstractmethod
-    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+    def merge_accumulators(self, accumulators: Iterable[AccumulatorT]) -> AccumulatorT:
         """One accumulator that has the inputs of all of them."""
 
     @abstractmethod
-    def extract_output(self, accumulator: Any) -> Any:
+    def extract_output(self, accumulator: AccumulatorT) -> OutT_co:
         """The result so far."""
 
-    def retract_input(self, accumulator: Any, value: Any) -> Any:
+    def retract_input(self, accumulator: AccumulatorT, value: InT_contra) -> AccumulatorT:
         """The accumulator without a value: the inverse of `add_input`, the paper's "uncombine".
 
         Optional.  Without it, where values may be retracted they are all kept, and folded anew for each pane.

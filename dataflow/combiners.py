@@ -9,7 +9,7 @@ from dataflow.combiner_columns import CountColumns, MeanColumns, SumColumns
 from windowing.overriding import stands_for
 
 
-class CountCombineFn(CombineFn):
+class CountCombineFn(CombineFn[Any, int, int]):
     """How many values; a retraction is exact."""
 
     def create_accumulator(self) -> int:
@@ -77,7 +77,7 @@ class SumCombineFn(CombineFn):
         return SumColumns()
 
 
-class MeanCombineFn(CombineFn):
+class MeanCombineFn(CombineFn[Any, tuple[Any, int], float]):
     """The arithmetic mean of numbers, NaN of none; an accumulator is sum and number.  Retracts as `SumCombineFn`."""
 
     def create_accumulator(self) -> tuple[Any, int]:

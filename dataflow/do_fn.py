@@ -7,17 +7,20 @@ A DoFn is shipped to workers, so it is pickled once per run.  ``setup`` and ``te
 Dataflow Model, section 2.1 (ParDo).
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import pyarrow as pa
 
 from dataflow import user_state
 from dataflow.errors import PipelineError
+from dataflow.type_vars import InT_contra, OutT_co
 from windowing.timestamps import DurationLike, TimestampLike, to_datetime, to_timestamp_us
 from windowing.window import Window
 
@@ -35,8 +38,10 @@ class DoFnParam(Enum):
     TIMER_TAG = "timer tag"
 
 
-class DoFn:
+class DoFn(Generic[InT_contra, OutT_co]):
     """Override `process`; the rest is optional.  Elements are shared: do not change one in place.
+
+    ``class Split(df.DoFn[str, str])`` names the types of elements and outputs for type checkers; ``df.DoFn`` has any.
 
     Example::
 
@@ -103,7 +108,9 @@ class DoFn:
         A bundle that fails is not finished, and may come again: all that it has left in ``self`` is to be cleared here.
         """
 
-    def process(self, element: Any, /, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
+    def process(
+        self, element: InT_contra, /, *args: Any, **kwargs: Any
+    ) -> Iterable[OutT_co | TimestampedValue[OutT_co] | TaggedOutput] | None:
         """Outputs for one element: values, `TimestampedValue` or `TaggedOutput`; None for none.
 
         One value is no outputs, even if it could be iterated: a text, bytes, a dict or a named tuple is refused.
@@ -149,7 +156,7 @@ class DoFn:
 
 
 @attrs.frozen(init=False)
-class TimestampedValue:
+class TimestampedValue(Generic[OutT_co]):
     """An output with an event time of its own.
 
     It may be earlier than the element that it comes from only by the transform's ``allowed_timestamp_skew``.
@@ -159,10 +166,10 @@ class TimestampedValue:
         timestamp: its event time: a datetime with a time zone, or seconds since 1970.
     """
 
-    value: Any
+    value: OutT_co  # type: ignore[misc] # mypy takes the constructor that attrs makes for a method
     timestamp_us: int
 
-    def __init__(self, value: Any, timestamp: TimestampLike) -> None:
+    def __init__(self, value: OutT_co, timestamp: TimestampLike) -> None:
         self.__attrs_init__(value, to_timestamp_us(timestamp))
 
     @property

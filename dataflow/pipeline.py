@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.drawing import html_table
@@ -25,7 +25,7 @@ from windowing.location import user_location
 from windowing.user_frames import in_brief
 
 if TYPE_CHECKING:
-    from dataflow.ptransform import PTransform
+    from dataflow.ptransform import Applicable, PTransform
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
@@ -51,9 +51,9 @@ class PCollection(Generic[T_co]):
         self.pipeline = pipeline
         self.node = node
 
-    def __or__(self, transform: PTransform[PCollection[T_co], OutT]) -> OutT:
+    def __or__(self, transform: Applicable[PCollection[T_co], OutT]) -> OutT:
         """Apply a transform: ``pcollection | "label" >> transform``."""
-        return self.pipeline.apply(transform, self)
+        return self.pipeline.apply(cast("PTransform[PCollection[T_co], OutT]", transform), self)
 
     @property
     def is_bounded(self) -> bool:
@@ -93,18 +93,18 @@ class PCollectionTuple:
     def __init__(self, outputs: Mapping[str, PCollection[object]]) -> None:
         self._outputs = dict(outputs)
 
-    def __getitem__(self, tag: str) -> PCollection[object]:
+    def __getitem__(self, tag: str) -> PCollection[Any]:
         return self._outputs[tag]
 
-    def __iter__(self) -> Iterator[PCollection[object]]:
+    def __iter__(self) -> Iterator[PCollection[Any]]:
         return iter(self._outputs.values())
 
     def __len__(self) -> int:
         return len(self._outputs)
 
-    def __getattr__(self, tag: str) -> PCollection[object]:
+    def __getattr__(self, tag: str) -> PCollection[Any]:
         # Not self._outputs: before __init__, as when copying, that would come here again.
-        outputs: dict[str, PCollection[object]] = self.__dict__.get("_outputs", {})
+        outputs: dict[str, PCollection[Any]] = self.__dict__.get("_outputs", {})
         try:
             return outputs[tag]
         except KeyError:
@@ -180,9 +180,9 @@ class Pipeline:
             self._checks.disarm()
             self._is_used()
 
-    def __or__(self, transform: PTransform[Pipeline, OutT]) -> OutT:
+    def __or__(self, transform: Applicable[Pipeline, OutT]) -> OutT:
         """Apply a transform that starts a pipeline, such as a read."""
-        return self.apply(transform, self)
+        return self.apply(cast("PTransform[Pipeline, OutT]", transform), self)
 
     def run(self) -> PipelineResult:
         """Hand the graph to the runner; does not wait for an unbounded run.

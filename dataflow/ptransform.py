@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
@@ -14,6 +14,17 @@ P = ParamSpec("P")
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 TransformT = TypeVar("TransformT", bound="PTransform[Any, Any]")
+
+
+class Applicable(Protocol[InT_contra, OutT_co]):
+    """Anything that has an `expand` from one type to another, for type checkers.
+
+    A transform whose own `expand` is generic, as that of `GroupByKey`, keeps the types of its input under a label too.
+    """
+
+    def expand(self, pcoll: InT_contra, /) -> OutT_co:
+        """Apply the inner steps to the input and return the output."""
+        ...
 
 
 class PTransform(ABC, Generic[InT_contra, OutT_co]):

@@ -1,20 +1,75 @@
-"""The types of elements that flow through a transform from its input to its output.
+"""The types of elements that flow through a transform from its input to its output, for type checkers.
 
-``pcoll | df.Keys()`` has the type of the keys.  With a label, ``"keys" >> df.Keys()``, a type checker looks at the
-transform before it knows the input, and the type is Any: the default, which `typing` has from Python 3.13 on.
+``pcoll | df.Keys()`` has the type of the keys, with a label too: what a transform emits is read from its `expand`,
+which is generic where it takes many types.  A transform that is given a function is generic itself.  Where nothing
+tells the type, as of the parameter of a lambda under a label, it is Any: the default, which `typing` has from Python
+3.13 on.
+
+The bounds are for pyright, which looks at the body of a lambda before it knows what flows into it, and would find that
+the type of its parameter has no methods.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, overload
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    T = TypeVar("T", default=Any)
-    K = TypeVar("K", default=Any)
-    V = TypeVar("V", default=Any)
+    T = TypeVar("T", default=Any, bound=Any)
+    OutT = TypeVar("OutT", default=Any, bound=Any)
+    ReturnT = TypeVar("ReturnT", default=Any, bound=Any)
+    K = TypeVar("K", default=Any, bound=Any)
+    V = TypeVar("V", default=Any, bound=Any)
+    V2 = TypeVar("V2", default=Any, bound=Any)
+    AccumulatorT = TypeVar("AccumulatorT", default=Any)
+    InT_contra = TypeVar("InT_contra", default=Any, contravariant=True)
+    OutT_co = TypeVar("OutT_co", default=Any, covariant=True)
 else:
     from typing import TypeVar
 
     T = TypeVar("T")
+    OutT = TypeVar("OutT")
+    ReturnT = TypeVar("ReturnT")
     K = TypeVar("K")
     V = TypeVar("V")
+    V2 = TypeVar("V2")
+    AccumulatorT = TypeVar("AccumulatorT")
+    InT_contra = TypeVar("InT_contra", contravariant=True)
+    OutT_co = TypeVar("OutT_co", covariant=True)
+
+
+#: The parameters of a function behind the element.
+P = ParamSpec("P")
+
+
+class OfOutputs:
+    """The results of a combining transform have the type that its function returns."""
+
+
+class OfInputs:
+    """The results of a combining transform have the type of its inputs, as those of ``sum`` and ``max``."""
+
+
+if TYPE_CHECKING:
+    ResultT = TypeVar("ResultT", default=OfOutputs)
+else:
+    ResultT = TypeVar("ResultT")
+
+
+class _Sum(Protocol):
+    @overload
+    def __call__(self, values: Iterable[Decimal], /) -> Decimal | Literal[0]: ...
+    @overload
+    def __call__(self, values: Iterable[Decimal], /, start: Decimal) -> Decimal: ...
+
+
+class _Extreme(Protocol):
+    def __call__(
+        self, values: Iterable[Decimal], /, *, key: Callable[[Decimal], float]
+    ) -> Decimal: ...
+
+
+#: ``sum``, ``min`` and ``max``, of whatever they are given: Decimals stand for that, and the further parameters tell
+#: them from other functions.  Under a label a type checker could not know otherwise which of their types is meant.
+SumOrExtreme = _Sum | _Extreme

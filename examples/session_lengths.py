@@ -5,6 +5,7 @@ short visits become a long one.  So the first one retracts two sessions, and the
 Prints each change of the histogram: + emits a bar, - retracts it.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,7 +35,7 @@ CLICKS = (
 )
 
 
-def minutes(session: tuple[str, list[int]]) -> tuple[str, int]:
+def minutes(session: tuple[str, Sequence[int]]) -> tuple[str, int]:
     """The bar of the histogram that a session is in: its length, in steps of five minutes."""
     _, clicks = session
     length = max(clicks) - min(clicks)

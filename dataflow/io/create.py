@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, overload
 
+from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
 from dataflow.graph import Read as ReadOperation
@@ -16,13 +17,12 @@ from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.serialization import dumps_code
 from dataflow.source import Source
+from dataflow.type_vars import K, T, V
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import DurationLike
 
 if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
-
-T = TypeVar("T")
 
 
 class Read(PTransform["Pipeline", PCollection[Any]]):
@@ -95,7 +95,7 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
         return pcoll.add_operation(operation, [], WindowingStrategy())[MAIN]
 
 
-class Create(PTransform["Pipeline", PCollection[T]]):
+class Create(PTransform["Pipeline", PCollection[T]], Generic[T]):
     """The given values.
 
     A `TimestampedValue` sets its event time; other values are at the beginning of time.
@@ -105,7 +105,13 @@ class Create(PTransform["Pipeline", PCollection[T]]):
         PipelineError: what is given is one value, or none: a text, bytes, a named tuple, or what cannot be iterated.
     """
 
-    def __init__(self, values: Iterable[T]) -> None:
+    @overload
+    def __init__(self, values: Iterable[TimestampedValue[T]]) -> None: ...
+    @overload
+    def __init__(self: Create[tuple[K, V]], values: Mapping[K, V]) -> None: ...
+    @overload
+    def __init__(self, values: Iterable[T]) -> None: ...
+    def __init__(self, values: Iterable[Any]) -> None:
         self._values: list[Any] = listed_elements(values, "Create")
 
     def expand(self, pcoll: Pipeline) -> PCollection[T]:

@@ -15,7 +15,7 @@ from dataflow.type_vars import T
 from windowing.window import Window
 
 
-class BatchElements(PTransform[PCollection[T], PCollection[list[T]]]):
+class BatchElements(PTransform[Any, Any]):
     """Lists of elements of one bundle and window, each with the earliest event time of its elements.
 
     Nothing waits for a list to be full: the lists of a bundle are emitted when it ends, and committed with it, so each

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import attrs
 
@@ -15,12 +15,13 @@ from dataflow.same_windows import common_strategy
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import Map
+from dataflow.type_vars import V2, K, V
 
 #: Collections by name, or in an order.
 _Several = Mapping[str, PCollection[Any]] | Sequence[PCollection[Any]]
 
 
-class CoGroupByKey(PTransform[_Several, PCollection[Any]]):
+class CoGroupByKey(PTransform[Any, Any]):
     """``{"left": a, "right": b} | df.CoGroupByKey()``: ``(key, {"left": [values], "right": [values]})``.
 
     ``(a, b) | df.CoGroupByKey()``, of a tuple or a list: ``(key, ([values], [values]))``.
@@ -37,6 +38,18 @@ class CoGroupByKey(PTransform[_Several, PCollection[Any]]):
         PipelineError: no input, something else than PCollections, or inputs that are windowed differently.
     """
 
+    @overload
+    def __ror__(
+        self, pcolls: Mapping[str, PCollection[tuple[K, Any]]]
+    ) -> PCollection[tuple[K, dict[str, list[Any]]]]: ...
+    @overload
+    def __ror__(
+        self, pcolls: tuple[PCollection[tuple[K, V]], PCollection[tuple[K, V2]]]
+    ) -> PCollection[tuple[K, tuple[list[V], list[V2]]]]: ...
+    @overload
+    def __ror__(
+        self, pcolls: Sequence[PCollection[tuple[K, Any]]]
+    ) -> PCollection[tuple[K, tuple[list[Any], ...]]]: ...
     def __ror__(self, pcolls: _Several) -> PCollection[Any]:
         parts = pcolls.values() if isinstance(pcolls, Mapping) else pcolls
         are_several = isinstance(pcolls, Mapping | tuple | list) and bool(pcolls)
@@ -45,7 +58,8 @@ class CoGroupByKey(PTransform[_Several, PCollection[Any]]):
                 f"CoGroupByKey needs several PCollections, by name or in a tuple, not {pcolls!r}",
                 hint='e.g. {"orders": orders, "payments": payments} | df.CoGroupByKey()',
             )
-        return next(iter(parts)).pipeline.apply(self, pcolls)
+        found: PCollection[Any] = next(iter(parts)).pipeline.apply(self, pcolls)
+        return found
 
     def expand(self, pcoll: _Several) -> PCollection[Any]:
         """Tag, flatten, group by tag."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, overload
 
 import attrs
 
@@ -20,13 +20,21 @@ from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.transforms.side_inputs import AsSingleton
+from dataflow.type_vars import (
+    V2,
+    K,
+    OfInputs,
+    OfOutputs,
+    OutT,
+    ResultT,
+    SumOrExtreme,
+    V,
+)
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
 
-OutT = TypeVar("OutT")
 
-
-class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[OutT]):
+class CombineGlobally(PTransform[Any, Any], Generic[V, OutT, ResultT]):
     """All elements of each window to one result per firing; in the global window also where there is no element.
 
     There the result of nothing (0 of a count, an empty list) is emitted once, at the end of time, if the input has
@@ -49,10 +57,16 @@ class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[O
     """
 
     @overload
-    def __init__(self: CombineGlobally[Any], fn: CombineFn) -> None: ...
+    def __init__(
+        self: CombineGlobally[V, OutT, OfOutputs], fn: CombineFn[V, Any, OutT]
+    ) -> None: ...
     @overload
-    def __init__(self, fn: Callable[[list[Any]], OutT]) -> None: ...
-    def __init__(self, fn: CombineFn | Callable[[list[Any]], Any]) -> None:
+    def __init__(self: CombineGlobally[Any, Any, OfInputs], fn: SumOrExtreme) -> None: ...
+    @overload
+    def __init__(
+        self: CombineGlobally[V, OutT, OfOutputs], fn: Callable[[list[V]], OutT]
+    ) -> None: ...
+    def __init__(self, fn: CombineFn | Callable[..., Any]) -> None:
         self._given = fn
         self._combine_fn = as_combine_fn(fn)
         self._has_defaults = True
@@ -94,7 +108,13 @@ class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[O
         named.label = self.label
         return named
 
-    def expand(self, pcoll: PCollection[Any]) -> PCollection[OutT]:
+    @overload
+    def expand(
+        self: CombineGlobally[Any, Any, OfInputs], pcoll: PCollection[V2]
+    ) -> PCollection[V2]: ...
+    @overload
+    def expand(self, pcoll: PCollection[V]) -> PCollection[OutT]: ...
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         """Give all elements one key, combine them, and add what to emit of none.
 
         Raises:
@@ -102,10 +122,10 @@ class CombineGlobally(PTransform[PCollection[Any], PCollection[OutT]], Generic[O
         """
         if self._has_defaults:
             _check_global(pcoll)
-        combine: CombinePerKey[Any] = CombinePerKey(self._combine_fn)
+        combine = CombinePerKey(self._combine_fn)
         if self._shards is not None:
             combine = combine.with_hot_key_fanout(self._shards)
-        results: PCollection[OutT] = (
+        results: PCollection[Any] = (
             pcoll | "key" >> Map(_with_no_key) | "combine" >> combine | "result" >> Map(_value)
         )
         if not self._has_defaults or not pcoll.is_bounded:
@@ -124,7 +144,7 @@ class CombinedView(PTransform[PCollection[Any], AsSingleton]):
     """
 
     def __init__(
-        self, combine: CombineGlobally[Any], combine_fn: CombineFn, *, has_default: bool
+        self, combine: CombineGlobally[Any, Any, Any], combine_fn: CombineFn, *, has_default: bool
     ) -> None:
         self._combine, self._combine_fn, self._has_default = combine, combine_fn, has_default
 
@@ -153,9 +173,7 @@ class _Default(PTransform[PCollection[Any], PCollection[Any]]):
         )
 
 
-class CombineValues(
-    PTransform[PCollection[tuple[Any, Iterable[Any]]], PCollection[tuple[Any, OutT]]], Generic[OutT]
-):
+class CombineValues(PTransform[Any, Any], Generic[V, OutT, ResultT]):
     """``(key, values)`` to ``(key, result)``, such as `GroupByKey` emits; `CombinePerKey` does both for less.
 
     Beam's ``CombineValues``.
@@ -168,10 +186,14 @@ class CombineValues(
     """
 
     @overload
-    def __init__(self: CombineValues[Any], fn: CombineFn) -> None: ...
+    def __init__(self: CombineValues[V, OutT, OfOutputs], fn: CombineFn[V, Any, OutT]) -> None: ...
     @overload
-    def __init__(self, fn: Callable[[list[Any]], OutT]) -> None: ...
-    def __init__(self, fn: CombineFn | Callable[[list[Any]], Any]) -> None:
+    def __init__(self: CombineValues[Any, Any, OfInputs], fn: SumOrExtreme) -> None: ...
+    @overload
+    def __init__(
+        self: CombineValues[V, OutT, OfOutputs], fn: Callable[[list[V]], OutT]
+    ) -> None: ...
+    def __init__(self, fn: CombineFn | Callable[..., Any]) -> None:
         self._given = fn
         self._combine_fn = as_combine_fn(fn)
 
@@ -180,9 +202,13 @@ class CombineValues(
         name = getattr(self._given, "__name__", type(self._given).__name__)
         return f"CombineValues({name})"
 
+    @overload
     def expand(
-        self, pcoll: PCollection[tuple[Any, Iterable[Any]]]
-    ) -> PCollection[tuple[Any, OutT]]:
+        self: CombineValues[Any, Any, OfInputs], pcoll: PCollection[tuple[K, Iterable[V2]]]
+    ) -> PCollection[tuple[K, V2]]: ...
+    @overload
+    def expand(self, pcoll: PCollection[tuple[K, Iterable[V]]]) -> PCollection[tuple[K, OutT]]: ...
+    def expand(self, pcoll: PCollection[tuple[Any, Iterable[Any]]]) -> PCollection[tuple[Any, Any]]:
         """Add a function of each element."""
         return pcoll | "combine" >> Map(_ToResult(self._combine_fn))
 

@@ -7,7 +7,7 @@ all that these do with windows, triggers, retractions and defaults holds for the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from dataflow.combine_fn import CombineFn, CombinerFamily
 from dataflow.combiners import CountCombineFn, MeanCombineFn, SumCombineFn
@@ -20,6 +20,7 @@ from dataflow.transforms.combine_globally import CombineGlobally
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import Map
 from dataflow.transforms.timed import timed, timed_value, untimed, untimed_values
+from dataflow.type_vars import K, OfInputs, OfOutputs, T, V
 
 
 class _LabelledByName:
@@ -31,22 +32,22 @@ class _LabelledByName:
 class Count(CombinerFamily):
     """How many elements; 0 of none.  Retractions are exact."""
 
-    class Globally(_LabelledByName, CombineGlobally[int]):
+    class Globally(_LabelledByName, CombineGlobally[Any, int, OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(CountCombineFn())
 
-    class PerKey(_LabelledByName, CombinePerKey[int]):
+    class PerKey(_LabelledByName, CombinePerKey[Any, int, OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
             super().__init__(CountCombineFn())
 
-    class PerElement(_LabelledByName, PTransform[PCollection[Any], PCollection[tuple[Any, int]]]):
+    class PerElement(_LabelledByName, PTransform[Any, Any]):
         """``(element, how often it is there)`` for each distinct element and window; elements are keys."""
 
-        def expand(self, pcoll: PCollection[Any]) -> PCollection[tuple[Any, int]]:
+        def expand(self, pcoll: PCollection[T]) -> PCollection[tuple[T, int]]:
             """Make keys of elements, and count these."""
             return pcoll | "key" >> Map(_as_key) | "count" >> CombinePerKey(CountCombineFn())
 
@@ -54,29 +55,29 @@ class Count(CombinerFamily):
 class Sum(CombinerFamily):
     """The sum of numbers; 0 of none.  A retraction is exact where subtraction is: see `SumCombineFn`."""
 
-    class Globally(_LabelledByName, CombineGlobally[Any]):
+    class Globally(_LabelledByName, CombineGlobally[Any, Any, OfInputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
-            super().__init__(SumCombineFn())
+            super().__init__(cast(Any, SumCombineFn()))
 
-    class PerKey(_LabelledByName, CombinePerKey[Any]):
+    class PerKey(_LabelledByName, CombinePerKey[Any, Any, OfInputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
-            super().__init__(SumCombineFn())
+            super().__init__(cast(Any, SumCombineFn()))
 
 
 class Mean(CombinerFamily):
     """The arithmetic mean of numbers; NaN of none.  A retraction is exact where subtraction is: see `SumCombineFn`."""
 
-    class Globally(_LabelledByName, CombineGlobally[float]):
+    class Globally(_LabelledByName, CombineGlobally[Any, float, OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(MeanCombineFn())
 
-    class PerKey(_LabelledByName, CombinePerKey[float]):
+    class PerKey(_LabelledByName, CombinePerKey[Any, float, OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
@@ -86,13 +87,13 @@ class Mean(CombinerFamily):
 class Min(CombinerFamily):
     """The least element; nothing of none.  Where elements may be retracted, all are kept."""
 
-    class Globally(_LabelledByName, CombineGlobally[Any]):
+    class Globally(_LabelledByName, CombineGlobally[Any, Any, OfInputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(min)
 
-    class PerKey(_LabelledByName, CombinePerKey[Any]):
+    class PerKey(_LabelledByName, CombinePerKey[Any, Any, OfInputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
@@ -102,13 +103,13 @@ class Min(CombinerFamily):
 class Max(CombinerFamily):
     """The greatest element; nothing of none.  Where elements may be retracted, all are kept."""
 
-    class Globally(_LabelledByName, CombineGlobally[Any]):
+    class Globally(_LabelledByName, CombineGlobally[Any, Any, OfInputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(max)
 
-    class PerKey(_LabelledByName, CombinePerKey[Any]):
+    class PerKey(_LabelledByName, CombinePerKey[Any, Any, OfInputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
@@ -118,13 +119,13 @@ class Max(CombinerFamily):
 class ToList(CombinerFamily):
     """All elements in a list, whose order means nothing."""
 
-    class Globally(_LabelledByName, CombineGlobally[list[Any]]):
+    class Globally(_LabelledByName, CombineGlobally[V, list[V], OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(ToListCombineFn())
 
-    class PerKey(_LabelledByName, CombinePerKey[list[Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[V, list[V], OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
@@ -134,13 +135,13 @@ class ToList(CombinerFamily):
 class ToSet(CombinerFamily):
     """The distinct elements in a set; they must be hashable."""
 
-    class Globally(_LabelledByName, CombineGlobally[set[Any]]):
+    class Globally(_LabelledByName, CombineGlobally[V, set[V], OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(ToSetCombineFn())
 
-    class PerKey(_LabelledByName, CombinePerKey[set[Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[V, set[V], OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
@@ -150,13 +151,13 @@ class ToSet(CombinerFamily):
 class ToDict(CombinerFamily):
     """Elements ``(key, value)`` in a dict; of several values of one key see `ToDictCombineFn`."""
 
-    class Globally(_LabelledByName, CombineGlobally[dict[Any, Any]]):
+    class Globally(_LabelledByName, CombineGlobally[tuple[K, V], dict[K, V], OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`."""
 
         def __init__(self) -> None:
             super().__init__(ToDictCombineFn())
 
-    class PerKey(_LabelledByName, CombinePerKey[dict[Any, Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[tuple[K, V], dict[K, V], OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`."""
 
         def __init__(self) -> None:
@@ -166,13 +167,13 @@ class ToDict(CombinerFamily):
 class ApproximateUnique(CombinerFamily):
     """About how many distinct elements; 0 of none.  Needs ``pip install "dataflow-model[sketches]"``."""
 
-    class Globally(_LabelledByName, CombineGlobally[int]):
+    class Globally(_LabelledByName, CombineGlobally[Any, int, OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`, and for ``error`` `ApproximateUniqueCombineFn`."""
 
         def __init__(self, *, error: float = 0.05) -> None:
             super().__init__(ApproximateUniqueCombineFn(error=error))
 
-    class PerKey(_LabelledByName, CombinePerKey[int]):
+    class PerKey(_LabelledByName, CombinePerKey[Any, int, OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`, and for ``error`` `ApproximateUniqueCombineFn`."""
 
         def __init__(self, *, error: float = 0.05) -> None:
@@ -182,13 +183,13 @@ class ApproximateUnique(CombinerFamily):
 class ApproximateQuantiles(CombinerFamily):
     """About the numbers that divide all into equal parts.  Needs ``pip install "dataflow-model[sketches]"``."""
 
-    class Globally(_LabelledByName, CombineGlobally[list[float]]):
+    class Globally(_LabelledByName, CombineGlobally[Any, list[float], OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`, and `ApproximateQuantilesCombineFn`."""
 
         def __init__(self, num_quantiles: int) -> None:
             super().__init__(ApproximateQuantilesCombineFn(num_quantiles))
 
-    class PerKey(_LabelledByName, CombinePerKey[list[float]]):
+    class PerKey(_LabelledByName, CombinePerKey[Any, list[float], OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`, and `ApproximateQuantilesCombineFn`."""
 
         def __init__(self, num_quantiles: int) -> None:
@@ -198,7 +199,7 @@ class ApproximateQuantiles(CombinerFamily):
 class Top(CombinerFamily):
     """The greatest elements, in a list, the greatest first; see `TopCombineFn` for what is done with equal ones."""
 
-    class Of(_LabelledByName, CombineGlobally[list[Any]]):
+    class Of(_LabelledByName, CombineGlobally[V, list[V], OfOutputs]):
         """Of all elements of each window; see `CombineGlobally`.
 
         Args:
@@ -211,7 +212,7 @@ class Top(CombinerFamily):
         """
 
         def __init__(
-            self, n: int, key: Callable[[Any], Any] | None = None, *, reverse: bool = False
+            self, n: int, key: Callable[[V], Any] | None = None, *, reverse: bool = False
         ) -> None:
             super().__init__(TopCombineFn(n, key=key, reverse=reverse))
 
@@ -219,7 +220,7 @@ class Top(CombinerFamily):
             """``Top.Of(n)``."""
             return _sized(self, self._combine_fn)
 
-    class PerKey(_LabelledByName, CombinePerKey[list[Any]]):
+    class PerKey(_LabelledByName, CombinePerKey[V, list[V], OfOutputs]):
         """Of the values of each key and window; see `CombinePerKey`.
 
         Args:
@@ -232,7 +233,7 @@ class Top(CombinerFamily):
         """
 
         def __init__(
-            self, n: int, key: Callable[[Any], Any] | None = None, *, reverse: bool = False
+            self, n: int, key: Callable[[V], Any] | None = None, *, reverse: bool = False
         ) -> None:
             super().__init__(TopCombineFn(n, key=key, reverse=reverse))
 
@@ -240,25 +241,25 @@ class Top(CombinerFamily):
             """``Top.PerKey(n)``."""
             return _sized(self, self._combine_fn)
 
-    class Largest(Of):
+    class Largest(Of[V]):
         """The ``n`` greatest of all elements of each window."""
 
         def __init__(self, n: int) -> None:
             super().__init__(n)
 
-    class Smallest(Of):
+    class Smallest(Of[V]):
         """The ``n`` least of all elements of each window."""
 
         def __init__(self, n: int) -> None:
             super().__init__(n, reverse=True)
 
-    class LargestPerKey(PerKey):
+    class LargestPerKey(PerKey[V]):
         """The ``n`` greatest values of each key and window."""
 
         def __init__(self, n: int) -> None:
             super().__init__(n)
 
-    class SmallestPerKey(PerKey):
+    class SmallestPerKey(PerKey[V]):
         """The ``n`` least values of each key and window."""
 
         def __init__(self, n: int) -> None:
@@ -273,7 +274,7 @@ class Sample(CombinerFamily):
     together.
     """
 
-    class FixedSizeGlobally(_LabelledByName, PTransform[PCollection[Any], PCollection[list[Any]]]):
+    class FixedSizeGlobally(_LabelledByName, PTransform[Any, Any]):
         """Of all elements of each window; an empty list of none, as `CombineGlobally`.
 
         Args:
@@ -291,15 +292,13 @@ class Sample(CombinerFamily):
             """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
             return changed(self, _combine=self._combine.without_defaults())
 
-        def expand(self, pcoll: PCollection[Any]) -> PCollection[list[Any]]:
+        def expand(self, pcoll: PCollection[T]) -> PCollection[list[T]]:
             """Tell equal elements apart by their event times, and choose."""
             return (
                 pcoll | "times" >> Map(timed) | "sample" >> self._combine | "values" >> Map(untimed)
             )
 
-    class FixedSizePerKey(
-        _LabelledByName, PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]
-    ):
+    class FixedSizePerKey(_LabelledByName, PTransform[Any, Any]):
         """Of the values of each key and window.
 
         Args:
@@ -313,7 +312,7 @@ class Sample(CombinerFamily):
         def __init__(self, n: int, *, seed: int = 0) -> None:
             self._combine_fn = SampleCombineFn(n, seed=seed)
 
-        def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, list[Any]]]:
+        def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, list[V]]]:
             """Tell equal values apart by their event times, and choose."""
             return (
                 pcoll
@@ -326,7 +325,7 @@ class Sample(CombinerFamily):
 class Latest(CombinerFamily):
     """The element with the latest event time; of several see `LatestCombineFn`."""
 
-    class Globally(_LabelledByName, PTransform[PCollection[Any], PCollection[Any]]):
+    class Globally(_LabelledByName, PTransform[Any, Any]):
         """Of all elements of each window; None of none, as `CombineGlobally`."""
 
         def __init__(self) -> None:
@@ -336,16 +335,14 @@ class Latest(CombinerFamily):
             """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
             return changed(self, _combine=self._combine.without_defaults())
 
-        def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
             """Put the event times beside the elements, and choose."""
             return pcoll | "times" >> Map(timed) | "latest" >> self._combine
 
-    class PerKey(
-        _LabelledByName, PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]
-    ):
+    class PerKey(_LabelledByName, PTransform[Any, Any]):
         """Of the values of each key and window."""
 
-        def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
+        def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, V]]:
             """Put the event times beside the values, and choose."""
             return (
                 pcoll | "times" >> Map(timed_value) | "latest" >> CombinePerKey(LatestCombineFn())

@@ -18,6 +18,7 @@ from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.par_do import ParDo
+from dataflow.type_vars import K, V
 from dataflow.user_state import ReadModifyWriteStateSpec, TimerSpec, on_timer
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, to_datetime
@@ -28,7 +29,7 @@ _REST = TimerSpec("rest", TimeDomain.EVENT)
 _END_OF_TIME = to_datetime(MAX_TIMESTAMP_US)
 
 
-class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Any]]]):
+class CountWindows(PTransform[Any, Any]):
     """``(key, value)`` pairs to ``(key, result)`` for every so many elements of a key.
 
     ``CountWindows(10)``: every 10 elements.  ``CountWindows(10, period=5)``: after every 5 elements the last 10; the
@@ -77,7 +78,7 @@ class CountWindows(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[An
         self._fn.emit_leading, self._fn.emit_trailing = emit_leading, emit_trailing
         self._fn.requires_time_sorted_input = time_sorted
 
-    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Any]]:
+    def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, V]]:
         """Add the stateful DoFn.
 
         Raises:

@@ -35,7 +35,7 @@ _EVENT_TIME = TimerSpec("event time", TimeDomain.EVENT)
 _PROCESSING_TIME = TimerSpec("processing time", TimeDomain.PROCESSING)
 
 
-class DeduplicatePerKey(PTransform[PCollection[tuple[K, V]], PCollection[tuple[K, V]]]):
+class DeduplicatePerKey(PTransform[Any, Any]):
     """The first ``(key, value)`` pair of each key and window, and none of that key for some time after it.
 
     The time begins with the pair that is emitted; the next pair of the key after it is emitted again.  Where both times
@@ -70,7 +70,7 @@ class DeduplicatePerKey(PTransform[PCollection[tuple[K, V]], PCollection[tuple[K
         return pcoll | "first" >> ParDo(_FirstFn(*self._durations_us))
 
 
-class Deduplicate(PTransform[PCollection[T], PCollection[T]]):
+class Deduplicate(PTransform[Any, Any]):
     """The first of equal elements of a window, and none that equals it for some time after it.
 
     Elements are keys as for `GroupByKey`, which also says which of them are equal.

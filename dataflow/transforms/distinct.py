@@ -17,7 +17,7 @@ from dataflow.type_vars import T
 from windowing.pane import PaneInfo
 
 
-class Distinct(PTransform[PCollection[T], PCollection[T]]):
+class Distinct(PTransform[Any, Any]):
     """Each element once in each of its windows.
 
     The element is the key of a grouping, and as for `GroupByKey` equal ones are one, of which the same is always

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN
@@ -11,8 +11,7 @@ from dataflow.graph import Flatten as FlattenOperation
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.same_windows import common_strategy
-
-T = TypeVar("T")
+from dataflow.type_vars import T
 
 
 class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):

@@ -7,7 +7,7 @@ so both are one mechanism.  Dataflow Model, section 2.2.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, overload
 
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
 from dataflow.errors import PipelineError
@@ -24,13 +24,19 @@ from dataflow.transforms.fanout import (
     divided,
     rejoined,
 )
+from dataflow.type_vars import (
+    V2,
+    K,
+    OfInputs,
+    OfOutputs,
+    OutT,
+    ResultT,
+    SumOrExtreme,
+    V,
+)
 
-OutT = TypeVar("OutT")
 
-
-class CombinePerKey(
-    PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, OutT]]], Generic[OutT]
-):
+class CombinePerKey(PTransform[Any, Any], Generic[V, OutT, ResultT]):
     """``(key, value)`` pairs to ``(key, result)`` per window and firing.
 
     Args:
@@ -48,10 +54,14 @@ class CombinePerKey(
     """
 
     @overload
-    def __init__(self: CombinePerKey[Any], fn: CombineFn) -> None: ...
+    def __init__(self: CombinePerKey[V, OutT, OfOutputs], fn: CombineFn[V, Any, OutT]) -> None: ...
     @overload
-    def __init__(self, fn: Callable[[list[Any]], OutT]) -> None: ...
-    def __init__(self, fn: CombineFn | Callable[[list[Any]], Any]) -> None:
+    def __init__(self: CombinePerKey[Any, Any, OfInputs], fn: SumOrExtreme) -> None: ...
+    @overload
+    def __init__(
+        self: CombinePerKey[V, OutT, OfOutputs], fn: Callable[[list[V]], OutT]
+    ) -> None: ...
+    def __init__(self, fn: CombineFn | Callable[..., Any]) -> None:
         self._given = fn
         self._combine_fn = as_combine_fn(fn)
         self._fanout: Fanout | None = None
@@ -81,7 +91,13 @@ class CombinePerKey(
         check_fanout(fanout)
         return changed(self, _fanout=fanout)
 
-    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, OutT]]:
+    @overload
+    def expand(
+        self: CombinePerKey[Any, Any, OfInputs], pcoll: PCollection[tuple[K, V2]]
+    ) -> PCollection[tuple[K, V2]]: ...
+    @overload
+    def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, OutT]]: ...
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         """Add the primitive, or the two of a fan-out."""
         if self._fanout is None:
             return _add(pcoll, self._combine_fn)
@@ -89,13 +105,12 @@ class CombinePerKey(
         parts = divided(pcoll, self._fanout) | "shards" >> CombinePerKey(
             PartsCombineFn(self._combine_fn)
         )
-        whole: PCollection[tuple[Any, OutT]] = rejoined(parts, pcoll) | "whole" >> CombinePerKey(
+        return rejoined(parts, pcoll) | "whole" >> CombinePerKey(
             WholeOfPartsCombineFn(self._combine_fn)
         )
-        return whole
 
 
-class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any, Sequence[Any]]]]):
+class GroupByKey(PTransform[Any, Any]):
     """``(key, value)`` pairs to ``(key, values)`` per window and firing; the order of the values means nothing.
 
     The values are a list when they fit into memory.  In batch, with the default trigger, those that do not are another
@@ -118,7 +133,7 @@ class GroupByKey(PTransform[PCollection[tuple[Any, Any]], PCollection[tuple[Any,
         KeyEncodingError: something else is a key; names the transform, with a hint how to make a key of it.
     """
 
-    def expand(self, pcoll: PCollection[tuple[Any, Any]]) -> PCollection[tuple[Any, Sequence[Any]]]:
+    def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, Sequence[V]]]:
         """Add the primitive."""
         return _add(pcoll, ListCombineFn())
 

@@ -32,7 +32,7 @@ _WINDOW_END = TimerSpec("window end", TimeDomain.EVENT)
 _WAITED = TimerSpec("waited", TimeDomain.PROCESSING)
 
 
-class GroupIntoBatches(PTransform[PCollection[tuple[K, V]], PCollection[tuple[K, list[V]]]]):
+class GroupIntoBatches(PTransform[Any, Any]):
     """``(key, value)`` pairs to ``(key, values)``, a list for every so many values of a key and window.
 
     The values of a list that is not full are kept as state of their key, so a failure loses and repeats none.  They are

@@ -13,13 +13,14 @@ from dataflow.times import in_words
 from dataflow.transforms.co_group import together
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import FlatMap
+from dataflow.type_vars import K
 from triggers.accumulation import AccumulationMode
 from triggers.trigger import EarlyFirings
 
 _TWO = 2
 
 
-class Join(PTransform[tuple[PCollection[Any], PCollection[Any]], PCollection[Any]]):
+class Join(PTransform[Any, Any]):
     """``(orders, cities) | df.Join()``: ``(key, (order, city))`` for each order and city of the same key and window.
 
     It emits what `CoGroupByKey` and a function from its groups to pairs would emit.  But where the accumulation mode is
@@ -56,14 +57,17 @@ class Join(PTransform[tuple[PCollection[Any], PCollection[Any]], PCollection[Any
         """``Join(inner)``."""
         return f"Join({self._join_type.value})"
 
-    def __ror__(self, pcolls: tuple[PCollection[Any], PCollection[Any]]) -> PCollection[Any]:
+    def __ror__(
+        self, pcolls: tuple[PCollection[tuple[K, Any]], PCollection[tuple[K, Any]]]
+    ) -> PCollection[tuple[K, tuple[Any, Any]]]:
         is_pair = isinstance(pcolls, tuple | list) and len(pcolls) == _TWO
         if not is_pair or not all(isinstance(each, PCollection) for each in pcolls):
             raise PipelineError(
                 f"Join needs two PCollections, not {pcolls!r}",
                 hint="e.g. (orders, cities) | df.Join(); more than two are joined one after the other",
             )
-        return pcolls[0].pipeline.apply(self, pcolls)
+        found: PCollection[Any] = pcolls[0].pipeline.apply(self, pcolls)
+        return found
 
     def expand(self, pcoll: tuple[PCollection[Any], PCollection[Any]]) -> PCollection[Any]:
         """Tag, flatten, group, and emit each pair by itself."""

@@ -14,7 +14,7 @@ from dataflow.transforms.wrapped import Wrapped, check_runs_once
 from dataflow.type_vars import K, T, V
 
 
-class Keys(PTransform[PCollection[tuple[K, Any]], PCollection[K]]):
+class Keys(PTransform[Any, Any]):
     """The key of each ``(key, value)`` pair."""
 
     def expand(self, pcoll: PCollection[tuple[K, Any]]) -> PCollection[K]:
@@ -22,7 +22,7 @@ class Keys(PTransform[PCollection[tuple[K, Any]], PCollection[K]]):
         return pcoll | "key" >> Map(_key)
 
 
-class Values(PTransform[PCollection[tuple[Any, V]], PCollection[V]]):
+class Values(PTransform[Any, Any]):
     """The value of each ``(key, value)`` pair."""
 
     def expand(self, pcoll: PCollection[tuple[Any, V]]) -> PCollection[V]:
@@ -30,7 +30,7 @@ class Values(PTransform[PCollection[tuple[Any, V]], PCollection[V]]):
         return pcoll | "value" >> Map(_value)
 
 
-class KvSwap(PTransform[PCollection[tuple[K, V]], PCollection[tuple[V, K]]]):
+class KvSwap(PTransform[Any, Any]):
     """``(value, key)`` for each ``(key, value)``."""
 
     def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[V, K]]:
@@ -38,7 +38,7 @@ class KvSwap(PTransform[PCollection[tuple[K, V]], PCollection[tuple[V, K]]]):
         return pcoll | "swap" >> Map(_swapped)
 
 
-class WithKeys(PTransform[PCollection[T], PCollection[tuple[Any, T]]]):
+class WithKeys(PTransform[Any, Any]):
     """``(key, element)`` for each element.
 
     Args:

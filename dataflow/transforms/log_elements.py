@@ -21,7 +21,7 @@ from windowing.window import Window
 LOGGER = logging.getLogger("dataflow.log_elements")
 
 
-class LogElements(PTransform[PCollection[T], PCollection[T]]):
+class LogElements(PTransform[Any, Any]):
     """Writes each element to the logger ``dataflow.log_elements`` where it is processed, and emits it unchanged.
 
     A bundle that is run again is logged again.  A retraction is logged like an element; put `ToChangelog` before it to

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import isgeneratorfunction
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Generic, overload
 
 from dataflow.do_fn import (
     CallableDoFn,
@@ -30,15 +30,13 @@ from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
 from dataflow.transforms.side_inputs import SideInput, with_views
-from dataflow.type_vars import T
+from dataflow.type_vars import OutT, P, ReturnT, T, V
 from dataflow.user_code import check_user_code, no_function
 from windowing.location import user_location
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
-OutT = TypeVar("OutT")
 
-
-class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
+class ParDo(PTransform[PCollection[T], PCollection[OutT]], Generic[T, OutT]):
     """Run a `DoFn` on each element.
 
     Retractions pass through like any element: what ``process`` returns for them is retracted downstream.
@@ -62,7 +60,7 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
 
     def __init__(
         self,
-        fn: DoFn,
+        fn: DoFn[T, OutT],
         *args: Any,
         allowed_timestamp_skew: DurationLike | None = None,
         **kwargs: Any,
@@ -80,7 +78,7 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
         """``ParDo(ClassName)``."""
         return f"ParDo({type(self._fn).__name__})"
 
-    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo:
+    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T]:
         """Give the transform more outputs.
 
         ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.  The result has the outputs by
@@ -90,16 +88,18 @@ class ParDo(PTransform[PCollection[Any], PCollection[Any]]):
             *tags: of the further outputs, as in `TaggedOutput`.
             main: the tag of the main output in the result.
         """
-        named = MultiOutputParDo(self._fn, main, tags, self._skew_us, self._arguments)
+        named: MultiOutputParDo[T] = MultiOutputParDo(
+            self._fn, main, tags, self._skew_us, self._arguments
+        )
         named.label = self.label
         return named
 
-    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+    def expand(self, pcoll: PCollection[T]) -> PCollection[OutT]:
         """Add the primitive."""
         return _add(self._fn, pcoll, skew_us=self._skew_us, arguments=self._arguments)[MAIN]
 
 
-class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
+class MultiOutputParDo(PTransform[PCollection[T], PCollectionTuple], Generic[T]):
     """A `ParDo` with several outputs, as `ParDo.with_outputs` returns it.
 
     Args:
@@ -131,22 +131,35 @@ class MultiOutputParDo(PTransform[PCollection[Any], PCollectionTuple]):
         fn = self._fn
         return f"ParDo({_name(fn.function) if isinstance(fn, CallableDoFn) else type(fn).__name__})"
 
-    def expand(self, pcoll: PCollection[Any]) -> PCollectionTuple:
+    def expand(self, pcoll: PCollection[T]) -> PCollectionTuple:
         """Add the primitive."""
         tags = (self._main, *self._tags)
         outputs = _add(self._fn, pcoll, tags=tags, skew_us=self._skew_us, arguments=self._arguments)
         return PCollectionTuple(outputs)
 
 
-class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):
+class _CallableTransform(PTransform[PCollection[T], PCollection[OutT]], Generic[T, ReturnT, OutT]):
     shape: Shape
 
+    # The second is for functions with further parameters.  Whichever it is, the element is checked.
+    @overload
+    def __init__(
+        self, fn: Callable[[T], ReturnT], *, allowed_timestamp_skew: DurationLike = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        fn: Callable[Concatenate[T, P], ReturnT],
+        *args: Any,
+        allowed_timestamp_skew: DurationLike = ...,
+        **kwargs: Any,
+    ) -> None: ...
     def __init__(
         self,
         fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        *args: Any,
         allowed_timestamp_skew: DurationLike = 0,
+        **kwargs: Any,
     ) -> None:
         if not callable(fn):
             raise no_function(self, fn)
@@ -156,7 +169,7 @@ class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):
     def default_label(self) -> str:
         return f"{type(self).__name__}({_name(self._fn)})"
 
-    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo:
+    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T]:
         """Give the transform more outputs, for the `TaggedOutput` that the function returns.
 
         Args:
@@ -164,16 +177,24 @@ class _CallableTransform(PTransform[PCollection[Any], PCollection[OutT]]):
             main: the tag of the main output in the result.
         """
         called = CallableDoFn(self._fn, self.shape)
-        named = MultiOutputParDo(called, main, tags, self._skew_us, self._arguments)
+        named: MultiOutputParDo[T] = MultiOutputParDo(
+            called, main, tags, self._skew_us, self._arguments
+        )
         named.label = self.label or self.default_label()
         return named
 
-    def expand(self, pcoll: PCollection[Any]) -> PCollection[OutT]:
+    @overload
+    def expand(
+        self: _CallableTransform[T, Any, TimestampedValue[V]], pcoll: PCollection[T]
+    ) -> PCollection[V]: ...
+    @overload
+    def expand(self, pcoll: PCollection[T]) -> PCollection[OutT]: ...
+    def expand(self, pcoll: PCollection[T]) -> PCollection[Any]:
         called = CallableDoFn(self._fn, self.shape)
         return _add(called, pcoll, skew_us=self._skew_us, arguments=self._arguments)[MAIN]
 
 
-class Map(_CallableTransform[OutT]):
+class Map(_CallableTransform[T, OutT, OutT], Generic[T, OutT]):
     """One output per element: ``fn(element)``, or with further arguments ``fn(element, *args, **kwargs)``.
 
     Args:
@@ -190,17 +211,8 @@ class Map(_CallableTransform[OutT]):
 
     shape = Shape.MAP
 
-    def __init__(
-        self,
-        fn: Callable[..., OutT],
-        *args: Any,
-        allowed_timestamp_skew: DurationLike = 0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(fn, args, kwargs, allowed_timestamp_skew)
 
-
-class FlatMap(_CallableTransform[OutT]):
+class FlatMap(_CallableTransform[T, Iterable[OutT] | None, OutT], Generic[T, OutT]):
     """Any number of outputs per element: those of the iterable ``fn(element, *args, **kwargs)``.
 
     Args:
@@ -217,17 +229,8 @@ class FlatMap(_CallableTransform[OutT]):
 
     shape = Shape.FLAT_MAP
 
-    def __init__(
-        self,
-        fn: Callable[..., Iterable[OutT] | None],
-        *args: Any,
-        allowed_timestamp_skew: DurationLike = 0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(fn, args, kwargs, allowed_timestamp_skew)
 
-
-class Filter(_CallableTransform[T]):
+class Filter(_CallableTransform[T, object, T], Generic[T]):
     """The elements for which ``fn(element, *args, **kwargs)`` is true.
 
     Args:
@@ -241,11 +244,18 @@ class Filter(_CallableTransform[T]):
 
     shape = Shape.FILTER
 
+    @overload
+    def __init__(self, fn: Callable[[T], object]) -> None: ...
+    @overload
+    def __init__(
+        self, fn: Callable[Concatenate[T, P], object], *args: Any, **kwargs: Any
+    ) -> None: ...
     def __init__(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        super().__init__(fn, args, kwargs)
+        super().__init__(fn)
+        self._arguments = _extra(self, args, kwargs)
 
 
-class WithTimestamps(_CallableTransform[T]):
+class WithTimestamps(_CallableTransform[T, TimestampLike, T], Generic[T]):
     """Give each element the event time ``fn(element)``.
 
     Prefer ``event_time=`` of the source where it has one: the watermark follows what the source knows, so a time that
@@ -263,11 +273,14 @@ class WithTimestamps(_CallableTransform[T]):
     shape = Shape.MAP
 
     def __init__(
-        self, fn: Callable[..., TimestampLike], *, allowed_timestamp_skew: DurationLike = 0
+        self,
+        fn: Callable[Concatenate[T, P], TimestampLike],
+        *,
+        allowed_timestamp_skew: DurationLike = 0,
     ) -> None:
-        super().__init__(fn, (), {}, allowed_timestamp_skew)
+        super().__init__(fn, allowed_timestamp_skew=allowed_timestamp_skew)
 
-    def expand(self, pcoll: PCollection[Any]) -> PCollection[T]:
+    def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
         """Add the primitive."""
         check_user_code(CallableDoFn(self._fn, self.shape), pcoll.pipeline.here())
         stamped = _stamping(self._fn)

@@ -40,7 +40,7 @@ _NOTHING = ReadModifyWriteStateSpec("nothing")
 _WRAPPERS = frozenset((TimestampedValue, TaggedOutput, WindowedValue))
 
 
-class Reshuffle(PTransform[PCollection[T], PCollection[T]]):
+class Reshuffle(PTransform[Any, Any]):
     """Divides the elements anew among workers; they keep their event times, windows and panes.
 
     Nothing is grouped and nothing waits: an element goes on as soon as it has arrived, in batch when all input is

@@ -11,7 +11,7 @@ from dataflow.ptransform import PTransform
 from dataflow.type_vars import T
 
 
-class Tee(PTransform[PCollection[T], PCollection[T]]):
+class Tee(PTransform[Any, Any]):
     """The input itself, to which other transforms are applied too: ``p | read | df.Tee(write_raw) | parse``.
 
     Args:

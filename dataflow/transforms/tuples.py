@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from dataflow.do_fn import DoFnParam, Shape
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.wrapped import Wrapped, check_function, check_runs_once
-
-OutT = TypeVar("OutT")
+from dataflow.type_vars import OutT
 
 
 class _TupleTransform(PTransform[PCollection[Any], PCollection[OutT]], Generic[OutT]):

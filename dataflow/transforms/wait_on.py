@@ -25,7 +25,7 @@ from triggers.default_trigger import DefaultTrigger
 _WRAPPERS = frozenset((TimestampedValue, TaggedOutput, WindowedValue))
 
 
-class WaitOn(PTransform[PCollection[T], PCollection[T]]):
+class WaitOn(PTransform[Any, Any]):
     """The input itself, each element when the window of every signal that belongs to its window has ended.
 
     ``rows | df.WaitOn(schema_written) | ...``: what is in the signals is not looked at, only that all of it that is on

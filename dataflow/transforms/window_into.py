@@ -13,6 +13,7 @@ from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.serialization import dumps_code
 from dataflow.strategy_checks import check_event_times
+from dataflow.type_vars import T
 from triggers.accumulation import AccumulationMode
 from triggers.checks import check_trigger
 from triggers.default_trigger import DefaultTrigger
@@ -25,7 +26,7 @@ from windowing.timestamps import DurationLike, to_duration_us
 from windowing.window_fn import WindowFn
 
 
-class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
+class WindowInto(PTransform[Any, Any]):
     """Assign windows, and define how they will be grouped.
 
     Args:
@@ -110,7 +111,7 @@ class WindowInto(PTransform[PCollection[Any], PCollection[Any]]):
         """``WindowInto(FixedWindows)``."""
         return f"WindowInto({type(self._strategy.window_fn).__name__})"
 
-    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+    def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
         """Add the primitive."""
         # Pickled here for its error alone: a function inside that cannot travel should fail on the line that wrote it.
         dumps_code((self._strategy.window_fn, self._strategy.trigger), pcoll.pipeline.here())

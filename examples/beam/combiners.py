@@ -34,7 +34,11 @@ def build(p: df.Pipeline) -> df.PCollection[tuple[str, float, float, int]]:
             .aggregate_field(("bed", "kilograms"), df.ArgMaxCombineFn(), "best_bed")
         )
 
-    by_plant = harvests | "by plant" >> totals(df.GroupBy("plant")) | "plants" >> df.Map(tuple)
+    by_plant = (
+        harvests
+        | "by plant" >> totals(df.GroupBy("plant"))
+        | "plants" >> df.Map(lambda row: (*row,))
+    )
     of_all = harvests | "of all" >> totals(df.GroupBy()) | df.Map(lambda row: ("all", *row))
     return (by_plant, of_all) | df.Flatten()
 

@@ -124,7 +124,7 @@ def _build_poisonous(p: df.Pipeline, source: df.Source) -> None:
             raise ValueError(value)
         return value % 3, value
 
-    def row(pair: tuple[int, list[int]]) -> dict[str, Any]:
+    def row(pair: tuple[int, Sequence[int]]) -> dict[str, Any]:
         if pair[0] == 1:
             raise ValueError(pair)
         return {"key": pair[0], "values": str(sorted(pair[1]))}

@@ -70,7 +70,7 @@ def build(p: df.Pipeline, source: df.Source, trigger: df.Trigger | None = None) 
     )
 
 
-def row(pair: tuple[int, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
+def row(pair: tuple[Any, Any], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
     """A result with its window; values in an order that does not depend on arrival."""
     key, values = pair
     shown = sorted(values) if isinstance(values, list) else values

@@ -81,11 +81,11 @@ def class_of_a_do_fn() -> None:
 
 
 def do_fn_for_a_function() -> None:
-    df.Pipeline() | df.Create([1]) | df.Map(Upper())  # type: ignore[arg-type]
+    df.Pipeline() | df.Create([1]) | df.Map(Upper())  # type: ignore[call-overload]
 
 
 def called_function() -> None:
-    df.Pipeline() | df.Create([1]) | df.Map(print())  # type: ignore[arg-type]
+    df.Pipeline() | df.Create([1]) | df.Map(print())  # type: ignore[call-overload]
 
 
 def text_for_elements() -> None:

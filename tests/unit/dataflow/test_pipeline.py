@@ -37,26 +37,26 @@ class Doubled(df.PTransform[df.PCollection[Any], df.PCollection[Any]]):
     """A composite of two steps."""
 
     def expand(self, pcoll: df.PCollection[Any]) -> df.PCollection[Any]:
-        return pcoll | "twice" >> df.Map(lambda x: 2 * x) | df.Map(abs)
+        return pcoll | "twice" >> df.Map(lambda x: 2 * x) | df.Map(str)
 
 
 def test_labels_are_paths(pipeline: df.Pipeline) -> None:
     """Given or made from the transform, nested, numbered from 2 when made ones repeat."""
     numbers = pipeline | df.Create([1, 2])
-    numbers | df.Map(abs) | df.Map(abs) | "mine" >> df.Map(abs)
+    numbers | df.Map(str) | df.Map(str) | "mine" >> df.Map(str)
     numbers | Doubled() | "again" >> Doubled() | Doubled()
 
     assert [
         "Create/Read(MemorySource)",
-        "Map(abs)",
-        "Map(abs)#2",
+        "Map(str)",
+        "Map(str)#2",
         "mine",
         "Doubled/twice",
-        "Doubled/Map(abs)",
+        "Doubled/Map(str)",
         "again/twice",
-        "again/Map(abs)",
+        "again/Map(str)",
         "Doubled#2/twice",
-        "Doubled#2/Map(abs)",
+        "Doubled#2/Map(str)",
     ] == labels(pipeline)
 
 
@@ -97,7 +97,7 @@ def test_fingerprint_has_the_shape_and_nothing_of_addresses() -> None:
 
 def test_applying_leaves_the_transform_unnamed() -> None:
     """``"label" >> transform`` names a copy."""
-    transform = df.Map(abs)
+    transform = df.Map(str)
     named = "a" >> transform
 
     assert (None, "a") == (transform.label, named.label)
@@ -108,7 +108,7 @@ def test_applying_leaves_the_transform_unnamed() -> None:
 def test_duplicate_labels_name_both_lines(pipeline: df.Pipeline) -> None:
     numbers = pipeline | df.Create([1])
     first = line(1)
-    numbers | "same" >> df.Map(abs)
+    numbers | "same" >> df.Map(str)
     with pytest.raises(df.DuplicateLabelError) as caught:
         numbers | "same" >> df.Filter(abs)
 
@@ -119,16 +119,16 @@ def test_duplicate_labels_name_both_lines(pipeline: df.Pipeline) -> None:
 
 def test_a_given_label_that_was_made_before_is_a_duplicate(pipeline: df.Pipeline) -> None:
     numbers = pipeline | df.Create([1])
-    numbers | df.Map(abs)
+    numbers | df.Map(str)
     with pytest.raises(df.DuplicateLabelError):
-        numbers | "Map(abs)" >> df.Map(abs)
+        numbers | "Map(str)" >> df.Map(str)
 
 
 def test_made_labels_step_aside_for_given_ones(pipeline: df.Pipeline) -> None:
     numbers = pipeline | df.Create([1])
-    numbers | "Map(abs)#2" >> df.Map(abs) | df.Map(abs) | df.Map(abs)
+    numbers | "Map(str)#2" >> df.Map(str) | df.Map(str) | df.Map(str)
 
-    assert ["Map(abs)#2", "Map(abs)", "Map(abs)#3"] == labels(pipeline)[1:]
+    assert ["Map(str)#2", "Map(str)", "Map(str)#3"] == labels(pipeline)[1:]
 
 
 def test_location_is_the_users_line(pipeline: df.Pipeline) -> None:

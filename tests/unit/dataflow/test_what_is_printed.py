@@ -99,7 +99,7 @@ def run() -> None:
 
 
 def build() -> None:
-    df.Pipeline() | df.Create([1]) | df.Map(lambda: 1)
+    df.Pipeline() | df.Create([1]) | df.Map(lambda: 1)  # type: ignore[misc, arg-type]
 
 
 @pytest.mark.parametrize("mistake", [run, build])

@@ -122,7 +122,7 @@ def test_with_timestamps_names_what_is_no_time() -> None:
     with pytest.raises(df.PipelineError, match="WithTimestamps needs a function, not 5"):
         df.WithTimestamps(5)  # type: ignore[arg-type]
     with pytest.raises(df.PipelineError, match="cannot be called with one element"):
-        timed(df.WithTimestamps(lambda: 5))
+        timed(df.WithTimestamps(lambda: 5))  # type: ignore[misc, arg-type]
 
 
 def broken(element: int) -> float:

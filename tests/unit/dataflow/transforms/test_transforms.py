@@ -222,7 +222,7 @@ class NoElement(df.DoFn):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: df.Map(lambda: 1),
+        lambda: df.Map(lambda: 1),  # type: ignore[misc, arg-type]
         lambda: df.Map(lambda x, y: 1),
         lambda: df.Filter(lambda x, *, y: 1),
         lambda: df.ParDo(NoElement()),

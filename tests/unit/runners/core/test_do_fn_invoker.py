@@ -72,7 +72,7 @@ def test_no_more_is_asked_for_than_goes_on() -> None:
 
 
 def test_who_fails_in_a_later_part_is_named() -> None:
-    def fails(element: int) -> Iterator[int]:
+    def fails(element: str) -> Iterator[int]:
         for each in count():
             yield 1 // (2 * do_fn_invoker.PART_OUTPUTS - each)
 

@@ -16,7 +16,11 @@ def built() -> ExecutionPlan:
     first = both | "first" >> df.GroupByKey()
     second = first | "between" >> df.Map(lambda x: x) | "second" >> df.GroupByKey()
     for name, rows in (("t1", first), ("t2", second)):
-        rows | name >> df.Map(dict) | df.WriteToPostgres(name, columns={"a": int})
+        (
+            rows
+            | name >> df.Map(lambda pair: {"a": pair})
+            | df.WriteToPostgres(name, columns={"a": int})
+        )
     return plan(pipeline.graph())
 
 

@@ -1,0 +1,106 @@
+"""Programs that type checkers accept, and what they find to flow; checked by `test_type_checkers.py`, never run."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, assert_type
+
+import dataflow as df
+
+
+class Split(df.DoFn[str, str]):
+    def process(self, element: str, /, *args: Any, **kwargs: Any) -> Iterator[str]:
+        yield from element.split()
+
+
+class Mean(df.CombineFn[float, tuple[float, int], float]):
+    def create_accumulator(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def add_input(self, accumulator: tuple[float, int], value: float) -> tuple[float, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[float, int]]) -> tuple[float, int]:
+        sums, counts = zip(*accumulators, strict=True)
+        return sum(sums), sum(counts)
+
+    def extract_output(self, accumulator: tuple[float, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+
+def half(number: int) -> float:
+    return number / 2
+
+
+def is_even(number: int) -> bool:
+    return number % 2 == 0
+
+
+def length(text: str, more: int, window: df.Window = df.DoFn.WindowParam) -> int:
+    return len(text) + more
+
+
+Pairs = df.PCollection[tuple[str, int]]
+
+
+def functions(ints: df.PCollection[int], texts: df.PCollection[str]) -> None:
+    assert_type(ints | df.Map(half), df.PCollection[float])
+    assert_type(ints | "half" >> df.Map(half), df.PCollection[float])
+    assert_type(ints | df.Filter(is_even), df.PCollection[int])
+    assert_type(ints | "even" >> df.Filter(is_even), df.PCollection[int])
+    assert_type(ints | df.Map(lambda number: f"{number}"), df.PCollection[str])
+    assert_type(texts | df.FlatMap(str.split), df.PCollection[str])
+    assert_type(texts | "split" >> df.FlatMap(str.split), df.PCollection[str])
+    assert_type(texts | df.ParDo(Split()), df.PCollection[str])
+    assert_type(texts | "split" >> df.ParDo(Split()), df.PCollection[str])
+    assert_type(texts | df.Map(length, 3), df.PCollection[int])
+    assert_type(texts | df.Map(length, more=3), df.PCollection[int])
+
+
+def lambdas(texts: df.PCollection[str]) -> None:
+    """With further parameters, of which nothing is known."""
+    texts | df.Map(lambda text, more: text * more, 3)
+    texts | df.Map(lambda text, window=df.DoFn.WindowParam: (window.start, text))
+    texts | df.Filter(lambda text, least=3: len(text) > least)
+
+
+def outputs(texts: df.PCollection[str]) -> None:
+    main, _ = texts | df.ParDo(Split()).with_outputs("other")
+    main | df.Map(half)
+
+
+def windows_and_keys(pairs: Pairs) -> None:
+    windowed = pairs | "windows" >> df.WindowInto(df.FixedWindows(60))
+    assert_type(windowed, Pairs)
+    assert_type(windowed | df.GroupByKey(), df.PCollection[tuple[str, Sequence[int]]])
+    assert_type(windowed | "group" >> df.GroupByKey(), df.PCollection[tuple[str, Sequence[int]]])
+    assert_type(pairs | "keys" >> df.Keys(), df.PCollection[str])
+    assert_type(pairs | "values" >> df.Values(), df.PCollection[int])
+    assert_type(pairs | "swapped" >> df.KvSwap(), df.PCollection[tuple[int, str]])
+    assert_type(pairs | "distinct" >> df.Distinct() | df.Reshuffle(), Pairs)
+
+
+def combined(pairs: Pairs, ints: df.PCollection[int]) -> None:
+    assert_type(pairs | df.CombinePerKey(sum), Pairs)
+    assert_type(pairs | "sum" >> df.CombinePerKey(sum), Pairs)
+    assert_type(pairs | "max" >> df.CombinePerKey(max), Pairs)
+    assert_type(pairs | "mean" >> df.CombinePerKey(Mean()), df.PCollection[tuple[str, float]])
+    assert_type(pairs | "len" >> df.CombinePerKey(len), Pairs)
+    assert_type(ints | "least" >> df.CombineGlobally(min), df.PCollection[int])
+    assert_type(ints | "mean" >> df.CombineGlobally(Mean()), df.PCollection[float])
+    assert_type(ints | "count" >> df.Count.Globally(), df.PCollection[int])
+    assert_type(pairs | "count" >> df.Count.PerKey(), Pairs)
+    assert_type(pairs | "largest" >> df.Max.PerKey(), Pairs)
+    assert_type(ints | "each" >> df.Count.PerElement(), df.PCollection[tuple[int, int]])
+
+
+def several(pairs: Pairs, names: df.PCollection[tuple[str, str]]) -> None:
+    assert_type((pairs, pairs) | df.Flatten(), Pairs)
+    assert_type(
+        (pairs, names) | df.CoGroupByKey(),
+        df.PCollection[tuple[str, tuple[list[int], list[str]]]],
+    )
+
+
+def created(p: df.Pipeline) -> None:
+    assert_type(p | df.Create([1, 2]), df.PCollection[int])
+    assert_type(p | df.Create({"a": 1}), Pairs)
+    assert_type(p | df.Create([df.TimestampedValue("a", 1)]), df.PCollection[str])

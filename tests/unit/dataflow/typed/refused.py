@@ -1,0 +1,35 @@
+"""Programs that type checkers refuse, each at the line that says so; checked by `test_type_checkers.py`, never run."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dataflow as df
+
+
+class Split(df.DoFn[str, str]):
+    def process(self, element: str, /, *args: Any, **kwargs: Any) -> Iterator[str]:
+        yield from element.split()
+
+
+def first(pair: tuple[int, int]) -> int:
+    return pair[0]
+
+
+def longest(texts: list[str]) -> str:
+    return max(texts, key=len)
+
+
+def wrong(ints: df.PCollection[int], pairs: df.PCollection[tuple[str, int]]) -> None:
+    ints | df.Map(first)  # refused
+    ints | "label" >> df.Map(first)  # refused
+    ints | df.FlatMap(str.split)  # refused
+    ints | df.Filter(str.isupper)  # refused
+    ints | df.ParDo(Split())  # refused
+    ints | "label" >> df.ParDo(Split())  # refused
+    ints | df.GroupByKey()  # refused
+    ints | "label" >> df.GroupByKey()  # refused
+    pairs | df.CombinePerKey(longest)  # refused
+    pairs | "label" >> df.CombinePerKey(longest)  # refused
+    ints | df.Keys()  # refused
+    ints | df.WindowInto(df.FixedWindows(60)) | df.Map(first)  # refused
+    ints | "count" >> df.Count.Globally() | df.Map(str.upper)  # refused
