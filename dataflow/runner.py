@@ -171,7 +171,8 @@ def _check_options(name: str, runner_class: type, options: Mapping[str, Any]) ->
         raise PipelineError(
             f"runner {name!r} needs {_options(missing)}",
             detail=all_of_them,
-            hint=f'df.Pipeline("{name}", {example})',
+            hint=f'df.Pipeline("{name}", {example}), or on a command line '
+            + " ".join(f"--{each} a-name" for each in missing),
         )
     unknown = [each for each in options if each not in parameters]
     if unknown:

@@ -1,6 +1,7 @@
 """The command ``dataflow run``: a pipeline of the user's, with the runner and the options of the command line."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from dataflow.errors import DataflowError, PipelineError
@@ -14,17 +15,43 @@ def run(asked: argparse.Namespace) -> None:
     """Run the pipeline to its end, or until it is stopped; says on stderr how it has ended.
 
     Args:
-        asked: the parsed command line, with ``pipeline``, and options of the runner.
+        asked: the parsed command line, with ``pipeline``, options of the runner, and how the job is updated.
 
     Raises:
         DataflowError: there is no such pipeline, or what has made it fail.
     """
     options = options_of(asked)
+    renamed = dict(asked.renamed)
+    if asked.is_update:
+        # Imported here: a run in memory starts without Spark.
+        from runners.streaming import Update  # noqa: PLC0415 - as above
+
+        options["update"] = Update(renamed=renamed, allow_loss=asked.allow_loss)
+    elif asked.allow_loss or (renamed and not asked.plan):
+        raise PipelineError(
+            "--allow-loss and --renamed are about an update, and none was asked for",
+            hint="give --update too; --plan shows what it would do",
+        )
     pipeline = _pipeline(asked.pipeline, options)
+    if asked.plan:
+        _print_plan(pipeline, renamed)
+        return
     result = pipeline.run()
     state = result.wait_until_finish()
     job = getattr(pipeline.runner, "job", None)
     print_line(f"{f'job {job}' if job else asked.pipeline}: {state.value}")
+
+
+def _print_plan(pipeline: Pipeline, renamed: Mapping[str, str]) -> None:
+    """Print what an update of the job to the pipeline would do."""
+    runner: Any = pipeline.runner
+    if not hasattr(runner, "plan_update"):
+        raise PipelineError(
+            f"{type(runner).__name__} has no jobs that can be updated",
+            hint="give --runner streaming",
+        )
+    plan = runner.plan_update(pipeline, renamed=renamed)
+    print(plan or f"job {runner.job!r} is not there, or runs this pipeline already")
 
 
 def _pipeline(named: str, options: PipelineOptions) -> Pipeline:
@@ -73,4 +100,38 @@ def add_command(verbs: Any) -> None:
     parser.add_argument(
         "pipeline", metavar="MODULE:PIPELINE", help="its module is found from this directory"
     )
+    updates = parser.add_argument_group("a streaming job that runs another pipeline")
+    updates.add_argument(
+        "--plan",
+        action="store_true",
+        help="run nothing; show what an update of the job would keep and lose",
+    )
+    updates.add_argument(
+        "--update",
+        action="store_true",
+        dest="is_update",  # update is an option of the runner
+        help="have the job go over to this pipeline",
+    )
+    updates.add_argument(
+        "--allow-loss",
+        metavar="LABEL",
+        action="append",
+        default=[],
+        help="a transform whose state may be lost; can be repeated",
+    )
+    updates.add_argument(
+        "--renamed",
+        metavar="OLD=NEW",
+        action="append",
+        type=_renaming,
+        default=[],
+        help="a transform with another label; can be repeated",
+    )
     parser.set_defaults(do=run, needs_store=False)
+
+
+def _renaming(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is no OLD=NEW")
+    return old, new

@@ -37,7 +37,7 @@ def wheel_dir() -> Path:
         raise EmbeddedServiceError(
             "the embedded Postgres is not installed",
             hint=f"{install_command('postgres')} brings it, "
-            "or name a server: --store postgresql://user@host/database",
+            'or name a server, store="postgresql://user@host/database" (on a command line --store postgresql://...)',
         )
     return Path(wheel.origin).parent
 
