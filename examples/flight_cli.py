@@ -65,8 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except df.DataflowError as error:
         Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 2
-    except KeyboardInterrupt:
-        print("\nstopped; the same command without --fresh continues", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        again = ", without --fresh" if getattr(asked, "fresh", False) else ""
+        print(f"\n{interruption or 'interrupted'}{again}", file=sys.stderr)
         return 130
 
 
