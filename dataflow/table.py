@@ -5,16 +5,83 @@ Stores and the direct runner both apply `TableWrite`, so retractions mean the sa
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, get_args, get_origin
+from uuid import UUID
 
 import attrs
 
-#: Python types a column may have.  A ``datetime`` must be aware; what is stored is the instant, read back in UTC.
-ColumnType = type[int] | type[float] | type[str] | type[bool] | type[bytes] | type[datetime]
+#: Python types a column may have, in tables of `COLUMN_TYPES`; a class of names (`Enum`), or ``list[...]`` of one of
+#: these.  A ``datetime`` must be aware; what is stored is the instant, read back in UTC.
+ColumnType = type[Any]
+#: Those that are classes of their own: an integer of 64 bits, numbers, texts, times; ``dict`` and ``list`` are JSON.
+COLUMN_TYPES = (
+    int,
+    float,
+    str,
+    bool,
+    bytes,
+    datetime,
+    Decimal,
+    date,
+    time,
+    timedelta,
+    UUID,
+    dict,
+    list,
+)
+_NO_ELEMENTS = (dict, list)
 Row = tuple[Any, ...]
 #: A row that is retracted, and the row that is emitted in its place; either may be missing, and both have one key.
 RowChange = tuple[Row | None, Row | None]
+
+
+def element_type(column_type: Any) -> Any:
+    """The type of the elements of an array, ``list[...]``; None of other types of columns.
+
+    Args:
+        column_type: of the column.
+    """
+    return get_args(column_type)[0] if get_origin(column_type) is list else None
+
+
+def is_column_type(column_type: Any) -> bool:
+    """Whether a column may be of this type.
+
+    Args:
+        column_type: whatever was given for one.
+    """
+    element = element_type(column_type)
+    if element is not None:
+        return (
+            element not in _NO_ELEMENTS
+            and element_type(element) is None
+            and is_column_type(element)
+        )
+    return column_type in COLUMN_TYPES or (
+        isinstance(column_type, type) and issubclass(column_type, Enum)
+    )
+
+
+def can_be_in_key(column_type: Any) -> bool:
+    """Whether a column of this type may be in the key of a table: JSON and arrays may not.
+
+    Args:
+        column_type: of the column.
+    """
+    return column_type not in _NO_ELEMENTS and element_type(column_type) is None
+
+
+def type_name(column_type: Any) -> str:
+    """The name of a column's type, as one writes it.
+
+    Args:
+        column_type: of the column.
+    """
+    element = element_type(column_type)
+    return column_type.__name__ if element is None else f"list[{type_name(element)}]"
 
 
 @attrs.frozen(kw_only=True)

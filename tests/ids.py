@@ -5,4 +5,8 @@ import re
 
 def shown(value: object) -> str:
     """``repr`` without addresses."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python prints
+        text = type(value).__name__
+    return re.sub(r" at 0x[0-9a-f]+", "", text)

@@ -7,16 +7,20 @@ The table lives in the database of the store, so a row and the fact that its inp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from dataflow.errors import PipelineError
 from dataflow.graph import WriteTable
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.table import ColumnType, TableSpec
-
-_COLUMN_TYPES = (int, float, str, bool, bytes, datetime)
+from dataflow.table import (
+    COLUMN_TYPES,
+    ColumnType,
+    TableSpec,
+    can_be_in_key,
+    is_column_type,
+    type_name,
+)
 
 
 class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
@@ -24,7 +28,10 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
 
     Args:
         table: its name, or ``schema.table``.
-        columns: column names with their Python types (int, float, str, bool, bytes, datetime), in order.
+        columns: column names with their Python types, in order: int (of 64 bits), float, str, bool, bytes, datetime
+            (with a zone), `Decimal` (numeric, every digit is kept, and floats are refused), date, time, timedelta
+            (interval), `UUID`, dict and list (jsonb), an enum (text: the values of its members if all are texts, else
+            their names), or ``list[...]`` of one of these but dict and list (an array).
             Every row must have each of them; what else it has is left out.  None is SQL's NULL and not allowed in the
             key.
         key: the columns that identify a row.  A later row of the same key replaces the earlier one.
@@ -56,10 +63,16 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         if isinstance(key, str):
             key = (key,)
         for name, kind in columns.items():
-            if kind not in _COLUMN_TYPES:
+            if not is_column_type(kind):
                 raise PipelineError(
                     f"table {table!r}: column {name!r} has the type {kind!r}",
-                    hint=f"use one of {', '.join(each.__name__ for each in _COLUMN_TYPES)}",
+                    hint=f"use one of {', '.join(each.__name__ for each in COLUMN_TYPES)}, an enum, "
+                    "or list[...] of one of them for an array",
+                )
+            if name in key and not can_be_in_key(kind):
+                raise PipelineError(
+                    f"table {table!r}: column {name!r} is of type {type_name(kind)} and cannot be in the key",
+                    hint="let the key have what identifies a row, e.g. a str, int or UUID",
                 )
         if missing := [name for name in key if name not in columns]:
             raise PipelineError(

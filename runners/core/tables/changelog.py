@@ -11,11 +11,13 @@ moves from a test in memory to a server.
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from dataflow.errors import TableRowError, TimeError
-from dataflow.table import ColumnType, Row, TableSpec, TableWrite
+from dataflow.table import ColumnType, Row, TableSpec, TableWrite, element_type, type_name
 from runners.core.tables.columns import are_checked
+from runners.core.tables.kinds import kind_of, size_of
 from runners.core.tables.row_changes import applied
 from windowing.timestamps import to_timestamp_us
 
@@ -137,7 +139,8 @@ def _check_columns(
 
 def _check_key_sizes(table: TableSpec, rows: Sequence[Row]) -> None:
     long = [table.key_indexes[at] for at, name in enumerate(table.key) if _is_long(table, name)]
-    chars_max = sum(max((len(row[index]) for row in rows), default=0) for index in long)
+    kinds = list(table.columns.values())
+    chars_max = sum(max((size_of(kinds[at], row[at]) for row in rows), default=0) for at in long)
     if chars_max * _UTF8_BYTES_MAX <= KEY_BYTES_MAX:
         return
     for row in rows:
@@ -152,11 +155,13 @@ def _check_key_sizes(table: TableSpec, rows: Sequence[Row]) -> None:
 
 
 def _is_long(table: TableSpec, column: str) -> bool:
-    return table.columns[column] in {str, bytes}
+    return table.columns[column] in (str, bytes, Decimal)
 
 
-def _size_bytes(value: str | bytes) -> int:
-    return len(value.encode() if isinstance(value, str) else value)
+def _size_bytes(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value.encode())
+    return len(value) if isinstance(value, bytes) else size_of(Decimal, value)
 
 
 def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
@@ -185,7 +190,7 @@ def _refuse_first_misfit(
             what, hint = reason
             raise TableRowError(
                 f"a row does not fit table {table.name}",
-                detail=f"column {name} ({kind.__name__}) holds {_shown(value)}, {what}",
+                detail=f"column {name} ({type_name(kind)}) holds {_shown(value)}, {what}",
                 hint=hint,
             )
 
@@ -196,6 +201,15 @@ def _misfit(kind: ColumnType, value: Any, *, is_key: bool) -> tuple[str, str] | 
         return ("but a key has no nulls", "fill the key before writing") if is_key else None
     if kind is float:
         return _misfit_float(value, is_key=is_key)
+    element = element_type(kind)
+    if element is not None:
+        return _misfit_array(kind, element, value)
+    other = kind_of(kind)
+    if other is not None:
+        if is_key and value != value:  # noqa: PLR0124 - true of NaN alone
+            return "but NaN identifies no row", "choose a key that is never NaN"
+        return other.misfit(value) or _misfit_long(kind, value)
+    assert isinstance(kind, type)
     # In Python a bool is an int, but the author of an int column never means one.
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         return f"a {type(value).__name__}", f"convert it to {kind.__name__}, or change the column"
@@ -208,6 +222,23 @@ def _misfit(kind: ColumnType, value: Any, *, is_key: bool) -> tuple[str, str] | 
     if kind is int and not _INT64_MIN <= int(value) <= _INT64_MAX:
         return "which is not a 64-bit integer", "use a float or str column for it"
     return None
+
+
+def _misfit_array(kind: ColumnType, element: Any, value: Any) -> tuple[str, str] | None:
+    if not isinstance(value, list | tuple):
+        return f"a {type(value).__name__}", f"convert it to {type_name(kind)}, or change the column"
+    for each in value:
+        reason = _misfit(element, each, is_key=False)
+        if reason:
+            return f"in which {_shown(each)} is {reason[0]}", reason[1]
+    return _misfit_long(kind, value)
+
+
+def _misfit_long(kind: ColumnType, value: Any) -> tuple[str, str] | None:
+    size = size_of(kind, value) * _UTF8_BYTES_MAX
+    if size <= VALUE_BYTES_MAX:
+        return None
+    return f"which may have {size:,} bytes, and more than {VALUE_BYTES_MAX:,}", _TOO_LONG
 
 
 def _misfit_float(value: Any, *, is_key: bool) -> tuple[str, str] | None:
@@ -230,9 +261,10 @@ def _misfit_size(value: str | bytes) -> tuple[str, str] | None:
         size = _size_bytes(value) if isinstance(value, bytes) or _is_encodable(value) else size
     if size <= VALUE_BYTES_MAX:
         return None
-    return f"which has {size:,} bytes and may have {VALUE_BYTES_MAX:,}", (
-        "write what is so long to a file, and its name to the table"
-    )
+    return f"which has {size:,} bytes and may have {VALUE_BYTES_MAX:,}", _TOO_LONG
+
+
+_TOO_LONG = "write what is so long to a file, and its name to the table"
 
 
 def _misfit_str(value: str) -> tuple[str, str] | None:
@@ -267,7 +299,10 @@ def _is_encodable(text: str) -> bool:
 
 def _shown(value: Any) -> str:
     """A value for an error message: short, and printable even where the value is not text."""
-    text = ascii(value)
+    try:
+        text = ascii(value)
+    except ValueError:  # Python does not print every integer
+        text = f"a {type(value).__name__} with thousands of digits"
     length_max = 120
     return text if len(text) <= length_max else text[:length_max] + "..."
 

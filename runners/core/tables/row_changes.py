@@ -12,6 +12,7 @@ from typing import Any
 
 from dataflow.errors import TableConflictError
 from dataflow.table import Row, RowChange, TableSpec, TableWrite
+from runners.core.tables.kinds import hashable
 
 
 class RowChanges:
@@ -79,10 +80,14 @@ class RowChanges:
 def comparable(row: Row) -> Row:
     """The form of a row in which rows are equal if a table cannot distinguish them."""
     # Only NaN is not equal to itself.
-    return tuple([_NAN if value != value else value for value in row])  # noqa: PLR0124 - true of NaN alone
+    found = [_NAN if value != value else value for value in row]  # noqa: PLR0124 - true of NaN alone
+    if not _CONTAINERS.isdisjoint(map(type, row)):
+        return tuple([hashable(value) if type(value) in _CONTAINERS else value for value in found])
+    return tuple(found)
 
 
 _NAN = "NaN", "is not equal to itself"
+_CONTAINERS = frozenset((dict, list))
 
 
 def applied(

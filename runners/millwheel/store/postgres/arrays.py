@@ -10,9 +10,11 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from itertools import chain, repeat
 from typing import Any, ClassVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +22,12 @@ from numpy.typing import NDArray
 from psycopg import Connection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
+from psycopg.types.numeric import DecimalBinaryDumper
 
 from dataflow.arrow_numbers import numbers_of
 from dataflow.columns import column_values
+from dataflow.typed_keys import time_us
+from runners.core.tables.kinds import json_text
 from windowing.timestamps import to_timestamp_us
 
 #: Dimensions, has-null flag, element type; then length and lower bound of the only dimension.
@@ -36,6 +41,9 @@ _VALUES = struct.Struct("!h").pack
 Member = tuple[Any, NDArray[Any] | int]
 #: Postgres counts microseconds from here.
 _POSTGRES_EPOCH_US = to_timestamp_us(datetime(2000, 1, 1, tzinfo=UTC))
+_POSTGRES_EPOCH_DAY = date(2000, 1, 1).toordinal()
+#: A length, microseconds, days, months.
+_INTERVAL = struct.Struct("!iqii").pack
 
 
 class PackedArray(bytes):
@@ -206,6 +214,137 @@ class TextArray(PackedArray):
         return ByteaArray.pack([value.encode() for value in values])
 
 
+class DateArray(_NumberArray):
+    """``date[]``."""
+
+    array_oid, element_oid, typecode = 1182, 1082, "i"
+
+    @classmethod
+    def counted(cls, values: Sequence[date]) -> Sequence[int]:
+        """Days since Postgres' epoch."""
+        return [value.toordinal() - _POSTGRES_EPOCH_DAY for value in values]
+
+
+class TimeArray(_NumberArray):
+    """``time[]`` of times of day without a zone."""
+
+    array_oid, element_oid, typecode = 1183, 1083, "q"
+
+    @classmethod
+    def counted(cls, values: Sequence[time]) -> Sequence[int]:
+        """Microseconds since midnight."""
+        return [time_us(value) for value in values]
+
+
+class IntervalArray(PackedArray):
+    """``interval[]`` of durations: days and microseconds, as Python has them, and no months."""
+
+    array_oid, element_oid = 1187, 1186
+
+    @classmethod
+    def pack(cls, values: Sequence[timedelta]) -> bytes:
+        """Microseconds, days, months."""
+        return b"".join(
+            [
+                _INTERVAL(16, each.seconds * 1_000_000 + each.microseconds, each.days, 0)
+                for each in values
+            ]
+        )
+
+
+class UuidArray(PackedArray):
+    """``uuid[]``."""
+
+    array_oid, element_oid = 2951, 2950
+
+    @classmethod
+    def pack(cls, values: Sequence[UUID]) -> bytes:
+        """Their bytes."""
+        return ByteaArray.pack([value.bytes for value in values])
+
+
+class NumericArray(PackedArray):
+    """``numeric[]`` of decimals and integers, with every digit."""
+
+    array_oid, element_oid = 1231, 1700
+
+    @classmethod
+    def pack(cls, values: Sequence[Decimal | int]) -> bytes:
+        """Groups of four digits, as psycopg makes them."""
+        return ByteaArray.pack([bytes(_numeric(Decimal(value)) or b"") for value in values])
+
+
+_numeric = DecimalBinaryDumper(Decimal).dump
+
+
+class JsonbArray(PackedArray):
+    """``jsonb[]``."""
+
+    array_oid, element_oid = 3807, 3802
+
+    @classmethod
+    def pack(cls, values: Sequence[Any]) -> bytes:
+        """JSON in UTF-8, behind the version of the format."""
+        return ByteaArray.pack([b"\x01" + json_text(value).encode() for value in values])
+
+
+class ListArray(PackedArray):
+    """Arrays of one type, one for each row.
+
+    An array of arrays has several dimensions, and `unnest` would take all of them apart.  So as a parameter each is a
+    text, which the statement casts; in COPY it is an array.
+
+    Attributes:
+        inner: arrays of the elements.
+    """
+
+    inner: ClassVar[type[PackedArray]]
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> PackedArray:
+        """A text for each array."""
+        return TextArray.of([None if value is None else _array_text(value) for value in values])
+
+    @classmethod
+    def elements(cls, values: Sequence[Any]) -> Sequence[bytes]:
+        """Each an array."""
+        return [_NULL if value is None else cls.pack((value,)) for value in values]
+
+    @classmethod
+    def pack(cls, values: Sequence[Sequence[Any]]) -> bytes:
+        """Each an array."""
+        return ByteaArray.pack([cls.inner.of(value) for value in values])
+
+
+def _array_text(values: Sequence[Any]) -> str:
+    return f"{{{','.join([_element_text(each) for each in values])}}}"
+
+
+def _element_text(value: Any) -> str:
+    """An element as Postgres reads it, whatever the settings of the session are."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        text = f"\\x{value.hex()}"
+    elif isinstance(value, timedelta):
+        text = f"P{value.days}DT{value.seconds}.{value.microseconds:06}S"
+    elif isinstance(value, date | time):
+        text = value.isoformat()
+    else:
+        text = str(value)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def lists_of(inner: type[PackedArray]) -> type[ListArray]:
+    """The class that packs arrays of these.
+
+    Args:
+        inner: packs their elements.
+    """
+    return type(f"ListOf{inner.__name__}", (ListArray,), {"inner": inner})
+
+
 def packed_rows(
     kinds: Sequence[type[PackedArray]], columns: Sequence[pa.Array | Sequence[Any]]
 ) -> bytes:
@@ -244,11 +383,17 @@ def _records(count: int, members: Sequence[Member]) -> bytes:
 ARRAYS: Sequence[type[PackedArray]] = (
     BoolArray,
     ByteaArray,
+    DateArray,
     Float8Array,
     Int4Array,
     Int8Array,
+    IntervalArray,
+    JsonbArray,
+    NumericArray,
     TextArray,
+    TimeArray,
     TimestamptzArray,
+    UuidArray,
 )
 
 

@@ -5,38 +5,57 @@ A table is created if it is missing and otherwise verified: it is never altered.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
+from uuid import UUID
 
 import attrs
 import pyarrow as pa
 from psycopg import Connection, sql
 
-from dataflow.table import ColumnType, Row, TableSpec, TableWrite
+from dataflow.table import ColumnType, Row, TableSpec, TableWrite, element_type
 from runners.core.tables.columns import TableColumns
+from runners.core.tables.kinds import size_of
+from runners.core.tables.values import may_be_long
 from runners.errors import StoreError, TableMismatchError
 from runners.millwheel.store.postgres.arrays import (
     BoolArray,
     ByteaArray,
+    DateArray,
     Float8Array,
     Int8Array,
+    IntervalArray,
+    JsonbArray,
+    NumericArray,
     PackedArray,
     TextArray,
+    TimeArray,
     TimestamptzArray,
+    UuidArray,
+    lists_of,
     packed_rows,
 )
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX, portions
 from runners.millwheel.store.postgres.queries import QUERIES
 
 #: The one Postgres type of every column type, as ``format_type`` spells it, and its array.
-_TYPES: Mapping[ColumnType, tuple[str, type[PackedArray]]] = {
+_TYPES: Mapping[Any, tuple[str, type[PackedArray]]] = {
     int: ("bigint", Int8Array),
     float: ("double precision", Float8Array),
     str: ("text", TextArray),
     bool: ("boolean", BoolArray),
     bytes: ("bytea", ByteaArray),
     datetime: ("timestamp with time zone", TimestamptzArray),
+    Decimal: ("numeric", NumericArray),
+    date: ("date", DateArray),
+    time: ("time without time zone", TimeArray),
+    timedelta: ("interval", IntervalArray),
+    UUID: ("uuid", UuidArray),
+    dict: ("jsonb", JsonbArray),
+    list: ("jsonb", JsonbArray),
 }
 #: Postgres cuts longer names off without an error, which could make two tables one.
 _NAME_BYTES_MAX = 63
@@ -160,7 +179,7 @@ class TableStatements:
 
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
-        self._queries: dict[tuple[str, tuple[str, ...], tuple[str, ...]], _TableQueries] = {}
+        self._queries: dict[Any, _TableQueries] = {}
 
     def write(self, write: TableWrite, portion_bytes: int = PORTION_BYTES_MAX) -> list[Statement]:
         """Statements for rows that are deleted, replaced and inserted: one each, unless rows are large.
@@ -200,7 +219,7 @@ class TableStatements:
         return self._of(table).select
 
     def _of(self, table: TableSpec) -> _TableQueries:
-        key = (table.name, tuple(table.columns), table.key)
+        key = (table.name, tuple(table.columns.items()), table.key)
         queries = self._queries.get(key)
         if queries is None:
             queries = self._queries[key] = self._compose(table)
@@ -223,7 +242,7 @@ class TableStatements:
         parts: dict[str, sql.Composable] = {
             "table": _identifier(table),
             "columns": sql.SQL(", ").join(names),
-            "values": _placeholders(len(names)),
+            "rows": _rows(list(table.columns.values())),
             "keys": sql.SQL(", ").join(keys),
             "action": action if updates else sql.SQL("DO NOTHING"),
             "matches": sql.SQL(" AND ").join(
@@ -235,11 +254,11 @@ class TableStatements:
                 for name in table.columns
             ),
         }
-        insert = "INSERT INTO {table} ({columns}) SELECT * FROM unnest({values})"
+        insert = "INSERT INTO {table} ({columns}) SELECT * FROM {rows} AS r"
         return _TableQueries(
             upsert=composed(insert + " ON CONFLICT ({keys}) {action}"),
             delete=composed(
-                "DELETE FROM {table} t USING unnest({values}) AS gone ({columns}) WHERE {matches}"
+                "DELETE FROM {table} t USING {rows} AS gone ({columns}) WHERE {matches}"
             ),
             insert=composed(insert),
             copy=composed("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)"),
@@ -247,23 +266,51 @@ class TableStatements:
         )
 
 
-def _placeholders(count: int) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Placeholder(f"c{index}", "b") for index in range(count))
+def _rows(kinds: Sequence[ColumnType]) -> sql.Composable:
+    """Rows of the parameters, of which each is a column; arrays are texts in it."""
+    names = [sql.Identifier(f"c{index}") for index in range(len(kinds))]
+    unnest = sql.SQL("unnest({})").format(
+        sql.SQL(", ").join(sql.Placeholder(f"c{index}", "b") for index in range(len(kinds)))
+    )
+    if all(element_type(kind) is None for kind in kinds):
+        return unnest
+    found = [
+        name if element_type(kind) is None else sql.SQL("{}::" + _type(kind)[0]).format(name)
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return sql.SQL("(SELECT {} FROM {} AS u ({}))").format(
+        sql.SQL(", ").join(found), unnest, sql.SQL(", ").join(names)
+    )
+
+
+def _type(kind: Any) -> tuple[str, type[PackedArray]]:
+    """The Postgres type of a column type, and its array."""
+    return _known_type(kind)
+
+
+@lru_cache(maxsize=1_000)
+def _known_type(kind: Any) -> tuple[str, type[PackedArray]]:
+    element = element_type(kind)
+    if element is not None:
+        name, inner = _type(element)
+        return f"{name}[]", lists_of(inner)
+    # Members of an enum are texts.
+    return _TYPES.get(kind, _TYPES[str])
 
 
 def _portions(table: TableSpec, rows: Sequence[Row], portion_bytes: int) -> Iterator[Sequence[Row]]:
-    long = [index for index, kind in enumerate(table.columns.values()) if kind in {str, bytes}]
+    long = [(i, kind) for i, kind in enumerate(table.columns.values()) if may_be_long(kind)]
     if isinstance(rows, TableColumns):
         # The size of columns is known for all rows together, so they are divided evenly.
         count = 1 + sum(array.nbytes for array in rows.arrays) // portion_bytes
         size = -(-len(rows) // count)
         return (rows[start : start + size] for start in range(0, len(rows), max(1, size)))
-    size = sum(_CHARACTER_BYTES_MAX * sum([len(r[i]) for r in rows if r[i]]) for i in long)
+    size = sum(_CHARACTER_BYTES_MAX * sum([size_of(kind, r[i]) for r in rows]) for i, kind in long)
     if size <= portion_bytes:
         return iter([rows] if rows else [])
     return portions(
         rows,
-        lambda row: sum([_CHARACTER_BYTES_MAX * len(row[index] or "") for index in long]),
+        lambda row: sum([_CHARACTER_BYTES_MAX * size_of(kind, row[i]) for i, kind in long]),
         portion_bytes,
     )
 
@@ -285,7 +332,7 @@ def _arrays(columns: Mapping[str, ColumnType], rows: Sequence[Row]) -> dict[str,
 def _kinds_and_columns(
     columns: Mapping[str, ColumnType], rows: Sequence[Row]
 ) -> tuple[Sequence[type[PackedArray]], Sequence[pa.Array | Sequence[Any]]]:
-    kinds = [_TYPES[kind][1] for kind in columns.values()]
+    kinds = [_type(kind)[1] for kind in columns.values()]
     if isinstance(rows, TableColumns):
         return kinds, rows.arrays
     return kinds, list(zip(*rows, strict=True))
@@ -293,7 +340,7 @@ def _kinds_and_columns(
 
 def _create(identifier: sql.Identifier, table: TableSpec) -> sql.Composed:
     parts = [
-        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_TYPES[kind][0]))
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_type(kind)[0]))
         for name, kind in table.columns.items()
     ]
     if table.key:
@@ -345,7 +392,7 @@ def _refuse_other_kind(table: TableSpec, kind: str, persistence: str) -> None:
 def _refuse_other_shape(table: TableSpec, found: Sequence[tuple[str, str, bool]]) -> None:
     columns = {name: type_name for name, type_name, _ in found}
     key = {name for name, _, is_key in found if is_key}
-    wanted = {name: _TYPES[kind][0] for name, kind in table.columns.items()}
+    wanted = {name: _type(kind)[0] for name, kind in table.columns.items()}
     if columns == wanted and key == set(table.key):
         return
     raise TableMismatchError(

@@ -70,7 +70,7 @@ def test_elements_that_are_no_rows() -> None:
     ("options", "what"),
     [
         ({"columns": {}}, "has no columns"),
-        ({"columns": {"a": list}}, "column 'a' has the type"),
+        ({"columns": {"a": complex}}, "column 'a' has the type"),
         ({"columns": {"a": "int"}}, "column 'a' has the type 'int'"),
         ({"key": ["nr"]}, "the key names columns that do not exist"),
         ({"key": "nr"}, "the key names columns that do not exist"),
