@@ -10,7 +10,10 @@ input in time order.  Its elements are ``(key, value)`` pairs, and it is run whe
 event times, with the timers of event time in between, as if the watermark had come slowly.  At one instant: first the
 timers that are set for it, in the order in which they were set; then the elements, in an order that depends on their
 values alone; a timer that an element sets for this instant, or for the past, fires before the next element.  So all
-runners emit the same, as long as nothing is late: a late element is seen when it comes.
+runners emit the same, as long as nothing is late: a late element is seen when it comes.  State whose time to live
+is over is cleared as by a timer of that instant.  In the end, when the watermark has reached the expiry of the window:
+timers that are still set fire a last time, those of event time first; then the method for the expiration of the window
+is called, with all state that was not cleared by then.
 
 *Of arrival*: in a stream otherwise.  An element is seen when it comes, and a timer of event time fires when the
 watermark has reached it: after all elements that had come by then, at that very instant and later ones too, and before
