@@ -334,20 +334,6 @@ def _slowly_changing(p: df.Pipeline) -> df.PCollection[Any]:
     return halves | df.Map(lambda order, rates: (order[1], rates[order[0]]), df.AsDict(rates))
 
 
-def _triggered_side_input(p: df.Pipeline) -> df.PCollection[Any]:
-    """Where all input is there, elements see the latest pane, whatever the trigger made of it before."""
-    newest = df.WindowInto(
-        df.GlobalWindows(),
-        trigger=df.Repeatedly(df.AfterCount(1)),
-        accumulation_mode=df.AccumulationMode.DISCARDING,
-    )
-    versions = (
-        p | "versions" >> df.Create(stamped([("old", 1), ("newest", 3), ("new", 2)])) | newest
-    )
-    numbers = p | "numbers" >> df.Create([1, 2])
-    return numbers | df.Map(lambda x, version: (x, version), df.AsSingleton(versions))
-
-
 def _retracted_side_input(p: df.Pipeline) -> df.PCollection[Any]:
     """A total that changes is retracted with all that was said of it: in the end only the last is there."""
     always = df.WindowInto(df.GlobalWindows(), trigger=df.Always(), accumulation_mode=_RETRACTING)
@@ -465,7 +451,6 @@ PROGRAMS: Sequence[Program] = (
     Program("as_singleton_view", _singleton_view, [(1, 1), (2, 0)]),
     Program("WaitOn", _wait_on, [1, 2, 3]),
     Program("side input that changes slowly", _slowly_changing, [(1, 0.0), (2, 1.0), (3, 60.0)]),
-    Program("side input with a trigger", _triggered_side_input, [(1, "newest"), (2, "newest")]),
     Program("side input that is retracted", _retracted_side_input, [31, 32, 33]),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(
