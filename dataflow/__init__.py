@@ -27,6 +27,7 @@ from dataflow.errors import (
     InputError,
     KeyEncodingError,
     PipelineError,
+    RequestFailedError,
     TableConflictError,
     TableRowError,
     TimeError,
@@ -99,6 +100,7 @@ from dataflow.transforms.log_elements import LogElements
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
 from dataflow.transforms.partition import Partition
 from dataflow.transforms.reify import Reify
+from dataflow.transforms.request_response import Enrichment, RequestResponse
 from dataflow.transforms.reshuffle import Reshuffle
 from dataflow.transforms.select import Select
 from dataflow.transforms.side_inputs import AsDict, AsIter, AsList, AsMultiMap, AsSingleton
@@ -226,6 +228,7 @@ __all__ = [
     "DuplicateLabelError",
     "EarlyFirings",
     "Elements",
+    "Enrichment",
     "Filter",
     "FiringBehavior",
     "FixedWindows",
@@ -286,6 +289,8 @@ __all__ = [
     "RecordIds",
     "Reify",
     "Repeatedly",
+    "RequestFailedError",
+    "RequestResponse",
     "Reshuffle",
     "RowExpression",
     "Runner",

@@ -10,10 +10,10 @@ Dataflow Model, section 2.1 (ParDo).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 import pyarrow as pa
@@ -74,6 +74,7 @@ class DoFn(Generic[InT_contra, OutT_co]):
             there are timers of event time.  In batch it is always the order of event times.
         is_made_for_arrival_order: whether the class documents that it sees elements as they arrive, so that no warning
             is needed.
+        max_concurrency: how many calls of an asynchronous ``process`` are awaited together, at most.
         output_rows: the row type of what `process_batch` returns; None: the input's, or a generated one for other
             columns.
     """
@@ -97,10 +98,13 @@ class DoFn(Generic[InT_contra, OutT_co]):
 
     is_made_for_arrival_order: bool = False
 
+    max_concurrency: int = 64
+
     output_rows: type | None = None
 
-    def setup(self) -> None:
+    def setup(self) -> Awaitable[None] | None:
         """Once on a worker before anything else: open connections, load models."""
+        return None
 
     def start_bundle(self) -> None:
         """Before the first element of a bundle.
@@ -110,8 +114,18 @@ class DoFn(Generic[InT_contra, OutT_co]):
 
     def process(
         self, element: InT_contra, /, *args: Any, **kwargs: Any
-    ) -> Iterable[OutT_co | TimestampedValue[OutT_co] | TaggedOutput] | None:
+    ) -> (
+        Iterable[OutT_co | TimestampedValue[OutT_co] | TaggedOutput]
+        | Awaitable[Iterable[OutT_co | TimestampedValue[OutT_co] | TaggedOutput] | None]
+        | AsyncIterable[OutT_co | TimestampedValue[OutT_co] | TaggedOutput]
+        | None
+    ):
         """Outputs for one element: values, `TimestampedValue` or `TaggedOutput`; None for none.
+
+        It may be ``async``, with ``return`` or with ``yield``: then it is called for many elements of a bundle, at most
+        ``max_concurrency`` of them at a time, and the bundle waits for all of them.  Outputs are in the order of the
+        elements.  When it raises, the calls for elements behind that one are cancelled, and the error names it.
+        ``setup`` and ``teardown`` may be ``async`` then, too.
 
         One value is no outputs, even if it could be iterated: a text, bytes, a dict or a named tuple is refused.
 
@@ -151,8 +165,9 @@ class DoFn(Generic[InT_contra, OutT_co]):
         would have to be retracted with another bundle.
         """
 
-    def teardown(self) -> None:
+    def teardown(self) -> Awaitable[None] | None:
         """Once on a worker when it stops in good order."""
+        return None
 
 
 @attrs.frozen(init=False)
@@ -231,6 +246,35 @@ class Shape(Enum):
     FLAT_MAP = "flat_map"
     #: A truth value: keep the element or not.
     FILTER = "filter"
+
+
+#: What a call has returned, and None; or None, and what it has raised.
+Outcome = tuple[Any, Exception | None]
+
+
+class ConcurrentCalls(Protocol):
+    """Runs asynchronous calls of user code; `dataflow.async_calls` is the one there is."""
+
+    def outcomes(self, call: Callable[[Any], Any], elements: Sequence[Any]) -> Sequence[Outcome]:
+        """The outcome for each element, in their order.
+
+        Args:
+            call: of user code, for an element.
+            elements: of one bundle.
+        """
+        ...
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Await a coroutine, and return its result.
+
+        Args:
+            coroutine: of user code.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what it runs calls with."""
+        ...
 
 
 @attrs.frozen

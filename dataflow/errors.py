@@ -10,6 +10,7 @@ __all__ = [
     "InputError",
     "KeyEncodingError",
     "PipelineError",
+    "RequestFailedError",
     "TableRowError",
     "TimeError",
     "TransformError",
@@ -27,6 +28,10 @@ class DuplicateLabelError(PipelineError):
 
 class TransformError(DataflowError):
     """User code inside a transform raised; names the transform, the file and line, and the element."""
+
+
+class RequestFailedError(Exception):
+    """A request to another system has failed for good: `RequestResponse` and `Enrichment` raise it for an element."""
 
 
 class KeyEncodingError(DataflowError):

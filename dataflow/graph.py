@@ -10,7 +10,7 @@ from hashlib import sha256
 import attrs
 
 from dataflow.combine_fn import CombineFn
-from dataflow.do_fn import CallableDoFn, DoFn
+from dataflow.do_fn import CallableDoFn, ConcurrentCalls, DoFn
 from dataflow.drawing import Arrow, Box, BoxShape, Drawing
 from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.record_ids import RecordIds
@@ -45,12 +45,14 @@ class ParDo:
     Attributes:
         allowed_timestamp_skew_us: how much earlier than its element an output may be.
         arguments: given to the function, or to ``process``, behind the element.
+        concurrent: awaits the calls of asynchronous code; None of other code.
     """
 
     fn: DoFn | CallableDoFn
     tags: tuple[str, ...] = (MAIN,)
     allowed_timestamp_skew_us: int = 0
     arguments: ExtraArguments = NO_ARGUMENTS
+    concurrent: ConcurrentCalls | None = attrs.field(default=None, eq=False)
 
 
 @attrs.frozen

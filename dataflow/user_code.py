@@ -2,7 +2,7 @@
 
 Calling a function with ``yield`` in it runs nothing before its values are asked for, and calling one that is
 ``async`` runs nothing before it is awaited.  The results of hooks of a `DoFn` but for ``finish_bundle`` are not used,
-and nothing is awaited.
+and of asynchronous code only what says so here is awaited.
 """
 
 import inspect
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from dataflow.async_calls import is_async
 from dataflow.do_fn import CallableDoFn, DoFn, Shape, has_process_batch
 from dataflow.errors import PipelineError
 from dataflow.user_state import timer_of
@@ -17,14 +18,17 @@ from windowing.location import user_location
 
 #: Hooks whose results are not used.
 _SILENT_HOOKS = ("setup", "start_bundle", "teardown")
+#: Those of them that may be asynchronous where ``process`` is.
+_AWAITED_HOOKS = ("setup", "teardown")
 
 
-def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
+def check_user_code(fn: DoFn | CallableDoFn, what: str, *, may_be_async: bool = False) -> None:
     """Check user code that is about to become a part of the pipeline.
 
     Args:
         fn: the code.
         what: how to name it in an error.
+        may_be_async: whether the function, or ``process``, is awaited if it is asynchronous.
 
     Raises:
         PipelineError: a part of it is asynchronous, or a generator whose values nobody would ask for; or a `DoFn` has
@@ -32,7 +36,8 @@ def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
     """
     if isinstance(fn, CallableDoFn):
         name = getattr(fn.function, "__name__", type(fn.function).__name__)
-        check_runs(fn.function, name, what, is_iterated=fn.shape is Shape.FLAT_MAP)
+        is_iterated = fn.shape is Shape.FLAT_MAP
+        check_runs(fn.function, name, what, is_iterated=is_iterated, may_be_async=may_be_async)
         return
     if type(fn).process is DoFn.process and not has_process_batch(fn):
         raise PipelineError(
@@ -41,9 +46,16 @@ def check_user_code(fn: DoFn | CallableDoFn, what: str) -> None:
             hint="define process(self, element), which yields outputs or returns a list of them",
         )
     callbacks = [name for name in dir(type(fn)) if timer_of(inspect.getattr_static(type(fn), name))]
-    for name in ("process", "finish_bundle", *callbacks):
+    check_runs(fn.process, f"{type(fn).__name__}.process", what, may_be_async=may_be_async)
+    for name in ("finish_bundle", *callbacks):
         check_runs(getattr(fn, name), f"{type(fn).__name__}.{name}", what)
-    check_hooks(fn, _SILENT_HOOKS, what)
+    is_awaited = may_be_async and is_async(fn.process)
+    check_hooks(fn, _SILENT_HOOKS, what, awaited=_AWAITED_HOOKS if is_awaited else ())
+    if is_awaited and fn.max_concurrency < 1:
+        raise PipelineError(
+            f"{what} has a DoFn with a max_concurrency of {fn.max_concurrency}, so nothing could be called",
+            hint="it is how many calls of process are awaited together: one or more",
+        )
     if inspect.isgeneratorfunction(fn.process_batch):
         raise PipelineError(
             f"{what} has a process_batch with a yield in it",
@@ -70,22 +82,34 @@ def no_function(transform: object, given: object) -> PipelineError:
     )
 
 
-def check_hooks(owner: object, names: tuple[str, ...], what: str) -> None:
+def check_hooks(
+    owner: object, names: tuple[str, ...], what: str, awaited: tuple[str, ...] = ()
+) -> None:
     """Check methods that return nothing.
 
     Args:
         owner: the user's object.
         names: of the methods that are checked, as far as it has them.
         what: the transform, for messages.
+        awaited: those of them that may be asynchronous.
 
     Raises:
         PipelineError: one is asynchronous, or has a ``yield`` in it.
     """
     for name in names:
-        check_runs(getattr(owner, name), f"{type(owner).__name__}.{name}", what, is_iterated=False)
+        shown = f"{type(owner).__name__}.{name}"
+        is_awaited = name in awaited
+        check_runs(getattr(owner, name), shown, what, is_iterated=False, may_be_async=is_awaited)
 
 
-def check_runs(call: Callable[..., Any], name: str, what: str, *, is_iterated: bool = True) -> None:
+def check_runs(
+    call: Callable[..., Any],
+    name: str,
+    what: str,
+    *,
+    is_iterated: bool = True,
+    may_be_async: bool = False,
+) -> None:
     """Check that calling a function runs it.
 
     Args:
@@ -93,18 +117,20 @@ def check_runs(call: Callable[..., Any], name: str, what: str, *, is_iterated: b
         name: of the function in an error.
         what: the transform that it belongs to, as an error names it.
         is_iterated: whether what it returns is iterated.
+        may_be_async: whether what it returns is awaited.
 
     Raises:
         PipelineError: calling it does not run it.
     """
     code = _code_of(call)
-    if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
+    if is_async(call) and not may_be_async:
         raise PipelineError(
             f"{what} has an async function, which would never be awaited",
             detail=f"{name} would never be run",
-            hint="write it without async; what must wait for something may block, or run an event loop of its own",
+            hint="write it without async; what is awaited are the functions of df.Map, df.FlatMap and df.Filter, and "
+            "process of a DoFn without state, with its setup and teardown",
         )
-    if not is_iterated and inspect.isgeneratorfunction(code):
+    if not is_iterated and (inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code)):
         raise PipelineError(
             f"{what} has a yield where nothing is emitted",
             detail=f"{name} would be called, and never be run",

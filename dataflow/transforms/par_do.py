@@ -10,6 +10,7 @@ from functools import wraps
 from inspect import isgeneratorfunction
 from typing import Any, Concatenate, Generic, overload
 
+from dataflow.async_calls import async_calls
 from dataflow.do_fn import (
     CallableDoFn,
     DoFn,
@@ -307,11 +308,12 @@ def _add(
 ) -> dict[str, PCollection[Any]]:
     pipeline = pcoll.pipeline
     here = pipeline.here()
-    check_user_code(fn, here)
+    check_user_code(fn, here, may_be_async=True)
     has_side_inputs = arguments.has(SideInput)
     if isinstance(fn, DoFn) and stateful_signature(fn, here, arguments) is not None:
         if has_side_inputs:
             raise _stateful_with_side_inputs(fn, here)
+        check_user_code(fn, here)
         return _add_stateful(fn, pcoll, tags, skew_us, arguments)
     _check_that_arguments_arrive(fn, arguments, here)
     if has_side_inputs:
@@ -341,7 +343,7 @@ def _add(
     # Pickled here for its error alone: a lambda that cannot travel should fail on the line that wrote it.
     dumps_code((fn, arguments), here)
     return pipeline.add_operation(
-        ParDoOperation(fn, tags, skew_us, arguments),
+        ParDoOperation(fn, tags, skew_us, arguments, async_calls(fn)),
         [pcoll],
         pcoll.node.strategy,
         tags=tags,

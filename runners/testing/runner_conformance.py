@@ -7,7 +7,8 @@
 No test framework is needed.  What an order, a bundle or a clock decides is not in it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -264,6 +265,38 @@ def _keys_of_classes(p: df.Pipeline) -> df.PCollection[Any]:
     return seen | "all" >> df.Flatten() | df.MapTuple(lambda k, v: (type(k).__name__, repr(k), v))
 
 
+class _Awaited(df.DoFn):
+    """Asynchronous, with an output of its own for each element."""
+
+    max_concurrency = 3
+
+    async def setup(self) -> None:
+        """Have something that belongs to the loop."""
+        self.free = asyncio.Semaphore(2)
+
+    async def process(
+        self, element: int, /, window: Any = df.DoFn.WindowParam
+    ) -> AsyncIterator[Any]:
+        """Emit the element, and its window."""
+        async with self.free:
+            await asyncio.sleep(0.001 * (element % 3))
+        yield element
+        yield df.TaggedOutput("windows", (element, window.start_us))
+
+
+async def _squares(numbers: list[int]) -> list[int]:
+    await asyncio.sleep(0)
+    return [number * number for number in numbers]
+
+
+def _async(p: df.Pipeline) -> df.PCollection[Any]:
+    numbers = p | df.Create(stamped((n, n) for n in range(10))) | MINUTE
+    same, windows = numbers | df.ParDo(_Awaited()).with_outputs("windows")
+    asked = same | df.RequestResponse(_squares, batch_size=4, cache_ttl=60)
+    enriched = same | df.Enrichment(_squares, lambda n: n % 2, batch_size=4)
+    return [asked, enriched, windows] | df.Flatten()
+
+
 def _deduplicate(p: df.Pipeline) -> df.PCollection[Any]:
     letters = p | "letters" >> df.Create(stamped(zip("aabab", (1, 5, 6, 12, 20), strict=True)))
     pairs = p | "pairs" >> df.Create(stamped([(("k", 1), 1), (("k", 2), 2), (("k", 3), 31)]))
@@ -452,6 +485,15 @@ PROGRAMS: Sequence[Program] = (
     Program("WaitOn", _wait_on, [1, 2, 3]),
     Program("side input that changes slowly", _slowly_changing, [(1, 0.0), (2, 1.0), (3, 60.0)]),
     Program("side input that is retracted", _retracted_side_input, [31, 32, 33]),
+    Program(
+        "asynchronous calls",
+        _async,
+        [
+            *(n * n for n in range(10)),
+            *((n, n % 2) for n in range(10)),
+            *((n, 0) for n in range(10)),
+        ],
+    ),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(
         "kinds of state",

@@ -3,7 +3,7 @@
 An exception becomes a `TransformError` that names the user's transform, line and element.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import compress, islice
 from operator import length_hint
 from types import GeneratorType
@@ -76,6 +76,8 @@ class DoFnInvoker:
         """Call the DoFn's teardown."""
         with running_as(self._node.label), uncounted():
             self._call_silent_hook("teardown")
+        if self._operation.concurrent is not None:
+            self._operation.concurrent.close()
 
     def process(self, bundle: Bundle) -> None:
         """Run user code over a bundle and emit its outputs."""
@@ -97,7 +99,11 @@ class DoFnInvoker:
     def _call_silent_hook(self, name: str) -> None:
         if self._do_fn is not None:
             with naming_hook(self._node, self._do_fn, name):
-                check_silent(self._node, getattr(self._do_fn, name)(), name)
+                returned = getattr(self._do_fn, name)()
+                concurrent = self._operation.concurrent
+                if concurrent is not None and isinstance(returned, Coroutine):
+                    returned = concurrent.run(returned)
+                check_silent(self._node, returned, name)
 
     def _finish(self, bundle: Bundle) -> None:
         if self._do_fn is None:
@@ -236,7 +242,24 @@ class DoFnInvoker:
         return results
 
     def _bound(self, bundle: Bundle) -> Callable[[Any], Any]:
-        """The call, with the requested parameters filled in for each element in turn."""
+        """The call, with the requested parameters filled in for each element in turn.
+
+        Asynchronous code has been called for all of them then, and each call has what became of that.
+        """
+        call = self._filled_in(bundle)
+        if self._operation.concurrent is None:
+            return call
+        outcomes = iter(self._operation.concurrent.outcomes(call, bundle.values))
+
+        def taken(_: Any) -> Any:
+            returned, error = next(outcomes)
+            if error is not None:
+                raise error
+            return returned
+
+        return taken
+
+    def _filled_in(self, bundle: Bundle) -> Callable[[Any], Any]:
         if not self._params:
             return self._call
         names, call = tuple(self._params), self._call

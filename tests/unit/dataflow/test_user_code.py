@@ -119,7 +119,7 @@ class Called:
 
 
 @pytest.mark.parametrize("transform", [df.Map, df.Filter, df.WithTimestamps])
-@pytest.mark.parametrize("function", [generator, partial(generator, 1), Called(), coroutine])
+@pytest.mark.parametrize("function", [generator, partial(generator, 1), Called(), asynchronous])
 def test_functions_that_would_not_run_are_refused_when_applied(
     transform: Callable[[Any], Any], function: Any
 ) -> None:
@@ -127,9 +127,12 @@ def test_functions_that_would_not_run_are_refused_when_applied(
         df.Pipeline() | df.Create([1]) | transform(function)
 
 
-def test_an_async_function_of_a_flat_map_is_refused() -> None:
+def test_a_time_is_not_awaited() -> None:
     with pytest.raises(df.PipelineError, match="never be awaited"):
-        df.Pipeline() | df.Create([1]) | df.FlatMap(coroutine)  # type: ignore[arg-type]
+        df.Pipeline() | df.Create([1]) | df.WithTimestamps(coroutine)  # type: ignore[arg-type]
+
+
+def test_a_generator_function_is_one_for_a_flat_map() -> None:
     run(df.FlatMap(generator))
 
 
