@@ -9,8 +9,8 @@ A `ContextVar` has all of it: what user code starts with a copy of its context c
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from itertools import islice
@@ -91,19 +91,24 @@ def running() -> Running:
     return found
 
 
-@contextmanager
-def running_as(label: str) -> Iterator[None]:
-    """Run code on behalf of a transform.
+class RunningAs:
+    """A context manager that runs code on behalf of a transform; a class, as each bundle has several.
 
     Args:
         label: of the transform.
     """
-    now = running()
-    outer, now.label = now.label, label
-    try:
-        yield
-    finally:
-        now.label = outer
+
+    __slots__ = ("_label", "_now", "_outer")
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    def __enter__(self) -> None:
+        now = self._now = RUNNING.get() or running()
+        self._outer, now.label = now.label, self._label
+
+    def __exit__(self, *ignored: object) -> None:
+        self._now.label = self._outer
 
 
 @contextmanager
@@ -113,19 +118,20 @@ def collecting() -> Iterator[None]:
         yield
 
 
-def collecting_each(items: Iterator[ItemT]) -> Iterator[ItemT]:
+def collecting_each(items: Generator[ItemT]) -> Generator[ItemT]:
     """Items, collecting what user code counts while they are made, and not between two of them.
 
     Args:
-        items: are taken one by one; each iterator has updates of its own.
+        items: are taken one by one, and closed; each generator has updates of its own.
     """
     updates: Updates = {}
-    while True:
-        with _into(updates):
-            found = list(islice(items, 1))
-        if not found:
-            return
-        yield found[0]
+    with closing(items):
+        while True:
+            with _into(updates):
+                found = list(islice(items, 1))
+            if not found:
+                return
+            yield found[0]
 
 
 @contextmanager

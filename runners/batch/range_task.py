@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import attrs
 
 from dataflow.errors import DataflowError
-from dataflow.metric_updates import MetricValues, running_as, take_updates
+from dataflow.metric_updates import MetricValues, RunningAs, collecting_each, take_updates
 from dataflow.source import SourceBatch
 from runners.batch.deadly_code import UNWATCHED, CodeWatch
 from runners.batch.digest_writer import DigestWriter
@@ -220,7 +220,7 @@ class RangeTask:
         root = self.stage.root
         return f"{root}, or what follows it ({follows})," if follows else str(root)
 
-    def read_split(self, split: bytes) -> Generator[Shipment]:
+    def read_split(self, split: bytes) -> Iterator[Shipment]:
         """Read the split as far as the run reads it.
 
         Raises:
@@ -228,6 +228,9 @@ class RangeTask:
             DataflowError: it must not be run again (`End.repeat_error`).
             UnrepeatableError: it is not what earlier attempts have read, or user code has emitted something else.
         """
+        return collecting_each(self._read_split(split))
+
+    def _read_split(self, split: bytes) -> Generator[Shipment]:
         settings = self.settings
         with ExitStack() as stack:
             if not self._begin(stack):
@@ -261,7 +264,7 @@ class RangeTask:
             # Not beyond the rows that are written already: a bundle is either written or not.
             unwritten = reading.records >= written
             records_max = reading.bundle_max if unwritten else written - reading.records
-            with running_as(self.stage.name):
+            with RunningAs(self.stage.name):
                 batch = reading.read(min(reading.bundle_max, records_max))
             if batch is None:
                 return
@@ -278,13 +281,16 @@ class RangeTask:
             if writer.is_full:
                 self._commit_read(reading, is_last=False)
 
-    def group(self, contents: Iterable[bytes]) -> Generator[Shipment]:
+    def group(self, contents: Iterable[bytes]) -> Iterator[Shipment]:
         """Take in everything that was shipped to the range, and fire what is due.
 
         Raises:
             DataflowError: it must not be run again (`End.repeat_error`).
             UnrepeatableError: user code has emitted something else than before.
         """
+        return collecting_each(self._group(contents))
+
+    def _group(self, contents: Iterable[bytes]) -> Generator[Shipment]:
         settings = self.settings
         with ExitStack() as stack:
             if not self._begin(stack):

@@ -7,14 +7,12 @@ their targets.  What an attempt does is `RangeTask`'s; here is how it is started
 commits nothing, and Spark runs it again.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 from pyspark import TaskContext
 from pyspark.core.broadcast import Broadcast
 
-from dataflow.metric_updates import collecting_each
 from runners.batch.deadly_code import CodeWatch
 from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_transient
 from runners.batch.range_task import RangeTask, Shipment, TaskSettings
@@ -149,7 +147,7 @@ class Attempt:
         """
         return self._run(lambda task: task.group(map(_content_of, shipments)))
 
-    def _run(self, body: Callable[[RangeTask], Generator[Shipment]]) -> Iterator[Shipment]:
+    def _run(self, body: Callable[[RangeTask], Iterator[Shipment]]) -> Iterator[Shipment]:
         work, where = self._work, f"the stage {self._range_id.computation!r}"
         try:
             # Loaded for each attempt, so that no two share the user's objects.
@@ -166,8 +164,7 @@ class Attempt:
                 self._owner,
                 self._watch,
             )
-            with closing(body(task)) as shipments:
-                yield from collecting_each(shipments)
+            yield from body(task)
         except BrokenInputError:
             # Whoever would receive a failure is gone, or waits for another attempt.
             raise

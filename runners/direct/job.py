@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import attrs
 
 from dataflow.io.trusted_watermark import opened
-from dataflow.metric_updates import collecting, running_as, take_updates
+from dataflow.metric_updates import RunningAs, collecting, take_updates
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
@@ -145,7 +145,7 @@ class Job:
             split for split in self._inputs if split.status is not SplitStatus.FINISHED
         ]:
             for split in unfinished:
-                with running_as(split.stage.name):
+                with RunningAs(split.stage.name):
                     batch = split.reader.read(bundle_records)
                 admitted = split.stage.admit(
                     batch, watermark_us=split.watermark_us, ids=split.ids, sketch=split.sketch

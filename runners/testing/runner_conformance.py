@@ -8,7 +8,8 @@ No test framework is needed.  What an order, a bundle or a clock decides is not 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -42,11 +43,13 @@ class Program:
         name: of the construct; a label.
         build: applies it to a pipeline.
         expected: the elements, in any order.
+        counters: what its user code has counted, by name.
     """
 
     name: str
     build: Build
     expected: Sequence[Any]
+    counters: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class _Sale(NamedTuple):
@@ -405,6 +408,39 @@ class _Net(df.PTransform[df.PCollection[Any], df.PCollection[Any]]):
 
 _RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
 
+
+class _Adding(df.CombineFn):
+    """Adds numbers, and counts them."""
+
+    def create_accumulator(self) -> int:
+        """Nothing is added yet."""
+        return 0
+
+    def add_input(self, accumulator: int, value: int) -> int:
+        """Add a number."""
+        df.Metrics.counter(_Adding, "added").inc()
+        return accumulator + value
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        """Add sums."""
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        """The sum."""
+        return accumulator
+
+
+def _seen(pair: tuple[str, int]) -> tuple[str, int]:
+    df.Metrics.counter("conformance", "seen").inc()
+    if pair[1] > 1:
+        df.Metrics.counter("conformance", "large").dec()
+    return pair
+
+
+def _counted(p: df.Pipeline) -> df.PCollection[Any]:
+    return p | df.Create(PAIRS) | df.Map(_seen) | df.CombinePerKey(_Adding())
+
+
 #: The suite, in reading order.
 PROGRAMS: Sequence[Program] = (
     Program("arguments", _arguments, ["22m", "32m"]),
@@ -436,6 +472,7 @@ PROGRAMS: Sequence[Program] = (
     ),
     Program("ToString", lambda p: p | df.Create(PAIRS) | df.ToString.Kvs(), ["a,1", "b,2", "a,3"]),
     Program("Tee", _tee, [1, 2]),
+    Program("Metrics", _counted, [("a", 4), ("b", 2)], {"seen": 3, "added": 3, "large": -2}),
     Program("ptransform_fn", lambda p: p | df.Create([1, 2]) | _doubled(3), [8, 16]),
     Program(
         "Select",
@@ -566,3 +603,13 @@ def check_runner(
         result.wait_until_finish()
     except AssertionError as error:
         raise RunnerConformanceError(str(error)) from None
+    for program in programs:
+        found = result.metrics().query(df.MetricsFilter().with_step(program.name))["counters"]
+        counters = Counter[str]()
+        for each in found:
+            counters[each.key.metric.name] += each.committed
+        if counters != program.counters:
+            raise RunnerConformanceError(
+                f"check {program.name}: it defines the counters {dict(program.counters)}, and the runner has "
+                f"{dict(counters)}"
+            )

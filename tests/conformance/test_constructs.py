@@ -31,6 +31,16 @@ def test_a_program_that_emits_something_else_is_found() -> None:
         check_runner(DirectRunner, [*PROGRAMS[1:3], wrong])
 
 
+def test_a_program_that_counts_something_else_is_found() -> None:
+    (counting,) = [each for each in PROGRAMS if each.counters]
+    wrong = attrs.evolve(counting, counters={**counting.counters, "added": 6})
+
+    with pytest.raises(
+        RunnerConformanceError, match=f"check {wrong.name}: it defines the counters"
+    ):
+        check_runner(DirectRunner, [*PROGRAMS[1:3], wrong])
+
+
 def test_the_names_of_programs_are_their_own() -> None:
     """They are labels."""
     assert len(PROGRAMS) == len({each.name for each in PROGRAMS})

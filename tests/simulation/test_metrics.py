@@ -1,5 +1,6 @@
 """What user code counts, over faults of every kind: each element once, as in the results."""
 
+import random
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -15,12 +16,14 @@ from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.stored.metrics import folded, metrics_of
 from runners.testing.scripted_source import Batch, ScriptedSource
-from runners.testing.simulator import ALL_FAULTS
+from runners.testing.simulator import ALL_FAULTS, SimulatedCluster
 from runners.testing.simulator.batch import JOB as BATCH
 from runners.testing.simulator.batch import SimulatedBatch
 from runners.testing.simulator.simulation import Scenario, Simulation
+from tests.backfill_jobs import LocalBackfill
 from tests.effort import by_profile
 from windowing.timestamps import MAX_TIMESTAMP_US
 
@@ -171,6 +174,30 @@ def test_the_direct_runner_counts_each_element_once() -> None:
     assert ours["seen", "keys"] == {f"key {number}" for number in range(5)}
     assert ours["sum", "added"] == ours["number", "seen"] == len(good)
     assert ours["numbered", "panes"] == len(good)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_backfill_and_the_stream_behind_it_count_what_the_direct_runner_does(seed: int) -> None:
+    """With attempts that die in between, and others that are repeated when they have committed."""
+    pipeline = df.Pipeline(DirectRunner())
+    build(pipeline, Random(f"input {seed}"))
+    store = FoldingStore()
+    until_us = random.Random(seed).choice([None, 0, 100_000_000, 200_000_000])
+    backfill = LocalBackfill(
+        pipeline.graph(), store, seed, until_us=until_us, crash_rate=0.05, tries=2
+    )
+    backfill.run()
+    SimulatedCluster(
+        pipeline.graph(),
+        seed,
+        faults=ALL_FAULTS,
+        store=store,
+        is_shipped=True,
+        options=WorkerOptions(tries=2),
+    ).run()
+
+    ours = counted(MetricResults(metrics_of(store.read_metrics("sim"))))
+    assert directly(build, seed) == ours, f"seed={seed}"
 
 
 @pytest.fixture

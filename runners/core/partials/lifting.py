@@ -12,6 +12,7 @@ import numpy as np
 from dataflow.columns import IntColumn, PairColumns, picked
 from dataflow.errors import KeyEncodingError
 from dataflow.graph import PipelineGraph, TransformNode
+from dataflow.metric_updates import RunningAs
 from runners.core.columns.partials import lifted_columns
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.pairs import refuse_other_than_pairs
@@ -91,7 +92,8 @@ class Lifter:
                 watermark_us > MIN_TIMESTAMP_US
                 and min(bundle.timestamps_us, default=watermark_us) < watermark_us
             ):
-                pairs, windows, late = self.rows.without_late(pairs, bundle, watermark_us)
+                with RunningAs(self._node.label):
+                    pairs, windows, late = self.rows.without_late(pairs, bundle, watermark_us)
         except (KeyEncodingError, TypeError, ValueError) as error:
             raise refused(self._node, bundle.values, error) from error
         partials = UnfoldedPartials(pairs, windows, self.rows.partials)
@@ -104,9 +106,10 @@ class Lifter:
             return None
         if int(times.array.min(initial=watermark_us)) >= watermark_us:
             try:
-                return lifted_columns(
-                    bundle, self.combiners, is_merging=self.merging.is_of_overlaps
-                )
+                with RunningAs(self._node.label):
+                    return lifted_columns(
+                        bundle, self.combiners, is_merging=self.merging.is_of_overlaps
+                    )
             except Exception as error:
                 raise not_folded(self._node, bundle.values, error) from error
         behind = times.array < watermark_us

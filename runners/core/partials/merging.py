@@ -12,7 +12,7 @@ from typing import Any
 from dataflow.canonical_keys import CanonicalKeys, are_canonical
 from dataflow.errors import DataflowError
 from dataflow.graph import TransformNode
-from dataflow.metric_updates import running_as
+from dataflow.metric_updates import RunningAs
 from runners.core.columns.partials import PartialColumns, merged_columns
 from runners.core.partials.failures import not_merged
 from runners.core.partials.folding import Accumulation
@@ -56,7 +56,7 @@ class PartialMerging:
         if not partials or self.combiners is None:
             return None
         try:
-            with running_as(self._node.label):
+            with RunningAs(self._node.label):
                 return merged_columns(partials, is_merging=self.is_of_overlaps)
         except Exception as error:
             raise not_merged(self._node, error) from error
@@ -69,7 +69,7 @@ class PartialMerging:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        with running_as(self._node.label):
+        with RunningAs(self._node.label):
             return self._combined(partials)
 
     def _combined(self, partials: Iterable[Partial]) -> list[Partial]:

@@ -11,7 +11,7 @@ from typing import Any
 from dataflow.canonical_keys import canonical_key
 from dataflow.errors import KeyEncodingError
 from dataflow.graph import TransformNode
-from dataflow.metric_updates import running_as
+from dataflow.metric_updates import RunningAs
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateElement
 from runners.core.partials.failures import not_folded, refused
@@ -49,7 +49,7 @@ class RowFolding:
             pairs: keys, and inputs of the combine function.
             windows: of the pairs; None for the global window.
         """
-        with running_as(self._node.label):
+        with RunningAs(self._node.label):
             return [
                 (key, window, self._folded(values), len(values))
                 for key, window, values in self._groups(pairs, windows)
@@ -100,7 +100,7 @@ class RowFolding:
         create, add = self._combine_fn.create_accumulator, self._combine_fn.add_inputs
         values: Sequence[Any] = ()
         try:
-            with running_as(self._node.label):
+            with RunningAs(self._node.label):
                 for key, values in groups.items():
                     entry = entries.get(key)
                     if entry is None:

@@ -25,7 +25,7 @@ import attrs
 
 from dataflow.errors import TransformError, WindowError
 from dataflow.graph import SideInputs, StatefulParDo
-from dataflow.metric_updates import running_as
+from dataflow.metric_updates import RunningAs
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.key_codec import KeyCodec
@@ -190,7 +190,7 @@ class GroupingStage:
         assert self._trigger is not None
         assert isinstance(self.machine, GroupAlsoByWindow)
         fire_if_due = self.machine.lifecycle.fire_if_due
-        with self._naming_failures():
+        with self._naming_failures(), RunningAs(self.root.label):
             effects = on_signal(self._trigger, fire_if_due, cells, listening, name, clocks)
         return self._followed(effects, clocks)
 
@@ -216,14 +216,13 @@ class GroupingStage:
                 self.machine.invoker.trial = None
 
     def _run(self, act: Callable[[], T]) -> T:
-        with running_as(self.root.label):
+        with RunningAs(self.root.label):
             return act()
 
     @contextmanager
     def _naming_failures(self) -> Iterator[None]:
         try:
-            with running_as(self.root.label):
-                yield
+            yield
         except TransformError:
             raise
         except WindowError as error:

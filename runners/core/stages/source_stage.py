@@ -18,7 +18,7 @@ from typing import Protocol
 
 import attrs
 
-from dataflow.metric_updates import running_as
+from dataflow.metric_updates import RunningAs
 from dataflow.source import SourceBatch, SplitStatus
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival
@@ -148,7 +148,7 @@ class SourceStage:
             status=batch.status,
         )
         if ids is not None:
-            with running_as(self.name):
+            with RunningAs(self.name):
                 found = ids.deduplicate(bundle, watermark_us)
             admitted = attrs.evolve(
                 admitted,

@@ -24,7 +24,6 @@ from dataflow.graph import (
     TransformNode,
     WriteTable,
 )
-from dataflow.metric_updates import running_as
 from dataflow.table import TableWrite
 from dataflow.transforms.changelog import Change
 from runners.core.columns.partials import PartialColumns
@@ -239,8 +238,7 @@ class StageExecutor:
         self._push(output, Bundle(changes, bundle.timestamps_us, bundle.windows, bundle.panes))
 
     def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
-        with running_as(label):
-            partials = lifter.lift(bundle, watermark_us=self._watermark_us)
+        partials = lifter.lift(bundle, watermark_us=self._watermark_us)
         for part in () if self._tries is None else parts_of(partials):
             # The code that routes the partials would find out too late which record had a key that cannot be encoded.
             for each in () if isinstance(part, PartialColumns) else part:

@@ -8,7 +8,7 @@ import attrs
 from dataflow.do_fn import DoFn, DoFnParam
 from dataflow.errors import DataflowError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
-from dataflow.metric_updates import attempt, running_as, uncounted
+from dataflow.metric_updates import RunningAs, attempt, uncounted
 from dataflow.serialization import dumps, loads
 from dataflow.state_handles import Lifetime, handle_of
 from dataflow.stateful import Request, StatefulSignature
@@ -96,12 +96,12 @@ class StatefulInvoker:
 
     def setup(self) -> None:
         """Call the DoFn's setup on this worker."""
-        with running_as(self._node.label), uncounted():
+        with RunningAs(self._node.label), uncounted():
             self._call_silent_hook("setup")
 
     def teardown(self) -> None:
         """Call the DoFn's teardown."""
-        with running_as(self._node.label), uncounted():
+        with RunningAs(self._node.label), uncounted():
             self._call_silent_hook("teardown")
 
     def finish_bundle(self) -> tuple[list[FinishBundleOutput], list[DeadLetter]]:

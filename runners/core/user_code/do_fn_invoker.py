@@ -21,7 +21,7 @@ from dataflow.do_fn import (
     requested_params,
 )
 from dataflow.graph import ParDo, TransformNode
-from dataflow.metric_updates import running_as, uncounted
+from dataflow.metric_updates import RunningAs, uncounted
 from dataflow.views import ViewArgument
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import EmittedPane
@@ -69,19 +69,19 @@ class DoFnInvoker:
 
     def setup(self) -> None:
         """Call the DoFn's setup on this worker."""
-        with running_as(self._node.label), uncounted():
+        with RunningAs(self._node.label), uncounted():
             self._call_silent_hook("setup")
 
     def teardown(self) -> None:
         """Call the DoFn's teardown."""
-        with running_as(self._node.label), uncounted():
+        with RunningAs(self._node.label), uncounted():
             self._call_silent_hook("teardown")
         if self._operation.concurrent is not None:
             self._operation.concurrent.close()
 
     def process(self, bundle: Bundle) -> None:
         """Run user code over a bundle and emit its outputs."""
-        with running_as(self._node.label):
+        with RunningAs(self._node.label):
             self._process(bundle)
 
     def _process(self, bundle: Bundle) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 import attrs
 
 from dataflow.io.trusted_watermark import opened
-from dataflow.metric_updates import running_as
+from dataflow.metric_updates import RunningAs
 from dataflow.source import SourceReader, SplitStatus
 from runners.core.stages.deduplication import NewId
 from runners.core.stages.plan import ExecutionPlan, Stage
@@ -170,7 +170,7 @@ class SourceComputation:
         """
         split = self._splits[range_id]
         owned = split.owned
-        with running_as(self._source.name):
+        with RunningAs(self._source.name):
             batch = split.reader.read(split.size.allowed(records_max))
         is_finished = batch.status is SplitStatus.FINISHED
         owned.is_idle = batch.status is SplitStatus.IDLE

@@ -3,8 +3,10 @@
 import attrs
 
 from runners.errors import StoreError
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import Counted
-from runners.millwheel.store.port import Fenced
+from runners.millwheel.store.port import Fenced, JobUpdate, RangeSpec
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,
@@ -40,6 +42,25 @@ def check_metrics_of_a_stream(connect: StoreFactory) -> None:
     store.reset_job(JOB)
     opened(connect)
     expect_equal(list(store.read_metrics(JOB)), [], "metrics of a job made anew")
+
+
+def check_metrics_after_an_update(connect: StoreFactory) -> None:
+    """An update keeps what was counted, also by what is gone."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    owner.commit(metrics=Counted(b"stream"))
+    owner.commit(metrics=Counted(b"low", LOW))
+    job = store.read_job(JOB)
+    assert job is not None
+    spec = attrs.evolve(
+        job_spec(fingerprint="f2"),
+        ranges=[RangeSpec(range_id=RangeId("other", 0), keys=even_ranges(1)[0])],
+    )
+    update = JobUpdate(spec=spec, kept={}, version=job.version, counts=store.count_state(JOB))
+    store.update_job(update)
+    expect_equal(list(store.read_metrics(JOB)), [b"stream", b"low"], "metrics after an update")
+    Owner(store, RangeId("other", 0)).commit(metrics=Counted(b"new"))
+    expect_equal(list(store.read_metrics(JOB)), [b"stream", b"low", b"new"], "and of what is new")
 
 
 def check_folded_metrics(connect: StoreFactory) -> None:

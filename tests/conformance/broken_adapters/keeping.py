@@ -8,7 +8,7 @@ import attrs
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.job import StoredJob
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import CommitOutcome, Fenced, KeptKind
+from runners.millwheel.store.port import CommitOutcome, Fenced, JobRow, JobUpdate, KeptKind
 
 
 class PurgesWhateverItsAge(MemoryStore):
@@ -125,3 +125,12 @@ class FoldsWithoutDeleting(MemoryStore):
         if job in self._jobs:
             after = self._jobs[job].metrics
             self._jobs[job].metrics = [*before, *(each for each in after if each not in before)]
+
+
+class ForgetsMetricsOfTheGone(MemoryStore):
+    """An update begins to count anew."""
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        row = super().update_job(update)
+        self._jobs[update.spec.job].metrics.clear()
+        return row

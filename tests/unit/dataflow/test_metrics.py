@@ -4,7 +4,7 @@ import contextvars
 import logging
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,12 @@ from dataflow.metric_updates import (
     Metric,
     MetricKind,
     MetricOf,
+    RunningAs,
     attempt,
     collecting,
     collecting_each,
     merged_metrics,
     running,
-    running_as,
     take_updates,
     uncounted,
 )
@@ -174,7 +174,7 @@ def test_a_wrong_update_names_metric_and_transform(update: Any, text: str) -> No
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    with collecting(), running_as("step"):
+    with collecting(), RunningAs("step"):
         df.Metrics.counter("a", "b").inc(np.int64(3))  # type: ignore[arg-type]
         df.Metrics.distribution("a", "b").update(np.int32(3))  # type: ignore[arg-type]
         df.Metrics.gauge("a", "b").set(np.float32(0.5))  # type: ignore[arg-type]
@@ -186,7 +186,7 @@ def test_outside_of_a_run_nothing_happens() -> None:
     """So a function that counts can be tested by itself."""
     df.Metrics.counter("a", "b").inc()
     df.Metrics.gauge("a", "b").set(1)
-    with running_as("step"):
+    with RunningAs("step"):
         df.Metrics.counter("a", "b").inc()
     assert take_updates(0) == {}
 
@@ -195,9 +195,9 @@ def test_code_that_the_engine_runs_for_itself_does_not_count() -> None:
     seen = df.Metrics.counter("a", "b")
     with collecting():
         seen.inc()
-        with running_as("step"), uncounted():
+        with RunningAs("step"), uncounted():
             seen.inc()
-        with running_as("step"):
+        with RunningAs("step"):
             seen.inc(5)
         assert list(take_updates(0).values()) == [5]
         assert take_updates(0) == {}
@@ -211,7 +211,7 @@ def test_attempts_within_attempts() -> None:
             seen.inc(100)
             raise ValueError("no")
 
-    with collecting(), running_as("step"):
+    with collecting(), RunningAs("step"):
         seen.inc()
         with attempt():
             seen.inc(10)
@@ -221,9 +221,9 @@ def test_attempts_within_attempts() -> None:
 
 
 def test_iterators_that_take_turns_have_updates_of_their_own() -> None:
-    def counting(n: int) -> Iterator[int]:
+    def counting(n: int) -> Generator[int]:
         while True:
-            with running_as("step"):
+            with RunningAs("step"):
                 df.Metrics.counter("a", "b").inc(n)
             yield sum(take_updates(0).values())
 
@@ -243,7 +243,7 @@ def test_a_thread_of_the_users_counts_with_a_copy_of_the_context(
         thread.start()
         thread.join()
 
-    with caplog.at_level(logging.WARNING), collecting(), running_as("step"):
+    with caplog.at_level(logging.WARNING), collecting(), RunningAs("step"):
         context = contextvars.copy_context()
         run(lambda: context.run(seen.inc, 5))
         run(seen.inc)
@@ -264,7 +264,7 @@ def test_a_metric_can_be_kept_and_sent() -> None:
 
 def test_a_set_keeps_the_first_texts(caplog: pytest.LogCaptureFixture) -> None:
     texts = [f"{number:05}" for number in range(STRINGS_MAX + 7)]
-    with collecting(), running_as("step"):
+    with collecting(), RunningAs("step"):
         for text in reversed(texts):
             df.Metrics.string_set("a", "b").add(text)
         (kept,) = take_updates(0).values()
