@@ -4,6 +4,7 @@ One for all jobs of the process, made when the first one starts: an encrypted so
 send, and a thread that hands each record to `logging` (`runners.worker_log`).
 """
 
+import atexit
 import logging
 import os
 import threading
@@ -41,8 +42,14 @@ class LogTarget:
 @cache
 def _sender(address: str, keys: JobKeys, process: int) -> ZmqSender:
     """The way from one process; another one that was forked from it has its own."""
-    del process
-    return ZmqSender(keys, address)
+    sender = ZmqSender(keys, address)
+
+    def close() -> None:
+        if os.getpid() == process:
+            sender.close()
+
+    atexit.register(close)
+    return sender
 
 
 class DriverLog:

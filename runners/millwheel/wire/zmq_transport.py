@@ -131,6 +131,12 @@ class ZmqSender:
             self._peer.send(message, zmq.NOBLOCK)
             return True
 
+    def close(self) -> None:
+        """Close the connection, and wait for a short time until all is sent."""
+        with self._lock:
+            self._peer.close(linger=_LAST_LINGER_MS)
+            self._context.term()
+
 
 def send_last(keys: JobKeys, address: str, message: bytes) -> None:
     """Send one message without binding an endpoint, and wait for a short time until it is gone.
