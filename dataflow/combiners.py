@@ -6,6 +6,7 @@ from typing import Any
 from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combine_fn import ROW_METHODS, CombineFn, CompositeCombineFn, columns_of
 from dataflow.combiner_columns import CountColumns, MeanColumns, SumColumns
+from dataflow.unbounded_sums import less, total, value_of
 from windowing.overriding import stands_for
 
 
@@ -44,8 +45,9 @@ class CountCombineFn(CombineFn[Any, int, int]):
 class SumCombineFn(CombineFn):
     """The sum of numbers.
 
-    A retraction is exact where subtraction is exact: ints, Decimals within their precision, Fractions.
-    For floats use the function ``sum``, which is folded anew.
+    A retraction is exact where subtraction is exact: ints, Decimals within their precision, Fractions.  An infinity or
+    NaN that is retracted leaves the sum of the rest (`dataflow.unbounded_sums`).
+    For exact sums of floats use the function ``sum``, which is folded anew.
     """
 
     def create_accumulator(self) -> Any:
@@ -54,23 +56,23 @@ class SumCombineFn(CombineFn):
 
     def add_input(self, accumulator: Any, value: Any) -> Any:
         """Add."""
-        return accumulator + value
+        return total((value,), accumulator)
 
     def add_inputs(self, accumulator: Any, values: Iterable[Any]) -> Any:
         """Add all."""
-        return sum(values, accumulator)
+        return total(values, accumulator)
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
         """Add up."""
-        return sum(accumulators)
+        return total(accumulators, 0)
 
     def extract_output(self, accumulator: Any) -> Any:
         """The sum."""
-        return accumulator
+        return value_of(accumulator)
 
     def retract_input(self, accumulator: Any, value: Any) -> Any:
         """Subtract."""
-        return accumulator - value
+        return less(accumulator, value)
 
     def columns(self) -> ColumnCombineFn:
         """Sums."""
@@ -86,26 +88,26 @@ class MeanCombineFn(CombineFn[Any, tuple[Any, int], float]):
 
     def add_input(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
         """Add the value to the sum, and count it."""
-        return accumulator[0] + value, accumulator[1] + 1
+        return total((value,), accumulator[0]), accumulator[1] + 1
 
     def add_inputs(self, accumulator: tuple[Any, int], values: Iterable[Any]) -> tuple[Any, int]:
         """Add the values to the sum, and count them."""
         several = list(values)
-        return sum(several, accumulator[0]), accumulator[1] + len(several)
+        return total(several, accumulator[0]), accumulator[1] + len(several)
 
     def merge_accumulators(self, accumulators: Iterable[tuple[Any, int]]) -> tuple[Any, int]:
         """Add up both."""
         sums, counts = zip(*accumulators, strict=True)
-        return sum(sums), sum(counts)
+        return total(sums, 0), sum(counts)
 
     def extract_output(self, accumulator: tuple[Any, int]) -> float:
         """Divide."""
-        total, count = accumulator
-        return total / count if count else float("nan")
+        summed, count = accumulator
+        return value_of(summed) / count if count else float("nan")
 
     def retract_input(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
         """Subtract the value from the sum, and count it no more."""
-        return accumulator[0] - value, accumulator[1] - 1
+        return less(accumulator[0], value), accumulator[1] - 1
 
     def columns(self) -> ColumnCombineFn:
         """Sums and counts."""

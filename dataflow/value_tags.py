@@ -26,6 +26,7 @@ from dataflow.serialization import read_as, written_as
 from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
 from dataflow.typed_keys import TypedKey
+from dataflow.unbounded_sums import UnboundedSum
 from dataflow.views import View, WithViews
 from triggers.after_watermark import Phases
 from triggers.parts import Fired
@@ -61,6 +62,7 @@ ATTRS: dict[str, type] = {
     "computation timer": Timer,
     "timestamped value": TimestampedValue,
     "windowed value": WindowedValue,
+    "unbounded sum": UnboundedSum,
 }
 #: Classes with other fields than those that are written, which are the arguments that make them, by their tags.
 OTHERS: dict[str, tuple[type, tuple[str, ...]]] = {

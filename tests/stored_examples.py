@@ -36,6 +36,7 @@ from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
 from dataflow.set_aside import Origin
+from dataflow.unbounded_sums import UnboundedSum
 from dataflow.views import View, WithViews
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import (
@@ -355,6 +356,7 @@ VALUES: dict[str, Any] = {
     "time domain": TimeDomain.PROCESSING,
     "row": row_class(("name", "size"))("x", 1),
     "nan": NaN.NAN,
+    "unbounded sum": UnboundedSum(5, 1, 0, 2),
     "nothing": NOTHING,
     "key": canonical_key(("k", Decimal("0.1"))),
 }
