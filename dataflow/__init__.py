@@ -31,9 +31,11 @@ from dataflow.errors import (
     TableConflictError,
     TableRowError,
     TimeError,
+    TooManyFailuresError,
     TransformError,
     WindowError,
 )
+from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
@@ -198,6 +200,7 @@ __all__ = [
     "AsMultiMap",
     "AsSingleton",
     "AtPeriod",
+    "BadElement",
     "BagStateSpec",
     "BatchElements",
     "CalendarWindows",
@@ -229,6 +232,7 @@ __all__ = [
     "EarlyFirings",
     "Elements",
     "Enrichment",
+    "Failure",
     "Filter",
     "FiringBehavior",
     "FixedWindows",
@@ -326,6 +330,7 @@ __all__ = [
     "ToSet",
     "ToSetCombineFn",
     "ToString",
+    "TooManyFailuresError",
     "Top",
     "TopCombineFn",
     "TransformError",

@@ -13,6 +13,7 @@ __all__ = [
     "RequestFailedError",
     "TableRowError",
     "TimeError",
+    "TooManyFailuresError",
     "TransformError",
     "WindowError",
 ]
@@ -32,6 +33,13 @@ class TransformError(DataflowError):
 
 class RequestFailedError(Exception):
     """A request to another system has failed for good: `RequestResponse` and `Enrichment` raise it for an element."""
+
+
+class TooManyFailuresError(TransformError):
+    """A transform has failed on more of its elements than the threshold of its `with_exception_handling` allows.
+
+    It ends the run, whether or not failing records are kept otherwise.
+    """
 
 
 class KeyEncodingError(DataflowError):

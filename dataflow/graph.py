@@ -10,8 +10,9 @@ from hashlib import sha256
 import attrs
 
 from dataflow.combine_fn import CombineFn
-from dataflow.do_fn import CallableDoFn, ConcurrentCalls, DoFn
+from dataflow.do_fn import CallableDoFn, ConcurrentCalls, DoFn, is_nondeterministic
 from dataflow.drawing import Arrow, Box, BoxShape, Drawing
+from dataflow.exception_handling import ExceptionHandling
 from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.record_ids import RecordIds
 from dataflow.source import Source
@@ -31,11 +32,14 @@ class Read:
         record_ids: how records are recognised that come again.
         max_ahead_us: how far its watermark may be ahead of the clock (`dataflow.io.trusted_watermark`); None: as far as
             it likes.
+        handling: what becomes of records that are set aside; they have the output `FAILURES`.  None: the runner
+            decides.
     """
 
     source: Source
     record_ids: RecordIds | None = None
     max_ahead_us: int | None = None
+    handling: ExceptionHandling | None = None
 
 
 @attrs.frozen
@@ -46,6 +50,8 @@ class ParDo:
         allowed_timestamp_skew_us: how much earlier than its element an output may be.
         arguments: given to the function, or to ``process``, behind the element.
         concurrent: awaits the calls of asynchronous code; None of other code.
+        handling: what becomes of elements that it fails on; they have the output `FAILURES`, beside ``tags``.  None:
+            the runner decides.
     """
 
     fn: DoFn | CallableDoFn
@@ -53,6 +59,16 @@ class ParDo:
     allowed_timestamp_skew_us: int = 0
     arguments: ExtraArguments = NO_ARGUMENTS
     concurrent: ConcurrentCalls | None = attrs.field(default=None, eq=False)
+    handling: ExceptionHandling | None = None
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether its outputs are kept while they may be retracted: run again, it may return others.
+
+        What is tried again fails because of the moment, and may not fail for the retraction.
+        """
+        is_tried_again = self.handling is not None and self.handling.retries > 0
+        return is_tried_again or is_nondeterministic(self.fn)
 
 
 @attrs.frozen

@@ -9,14 +9,26 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
+
+import attrs
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.drawing import html_table
 from dataflow.errors import DuplicateLabelError, PipelineError
-from dataflow.graph import MAIN, Operation, PCollectionNode, PipelineGraph, Read, TransformNode
+from dataflow.exception_handling import FAILURES, ExceptionHandling
+from dataflow.graph import (
+    MAIN,
+    Operation,
+    ParDo,
+    PCollectionNode,
+    PipelineGraph,
+    Read,
+    TransformNode,
+)
+from dataflow.handled_outputs import HandledOperation, add_threshold, failures_of
 from dataflow.options import RunnerOptions, runner_of_environment
 from dataflow.runner import PipelineResult, Runner, create_runner
 from triggers.windowing_strategy import WindowingStrategy
@@ -102,6 +114,23 @@ class PCollectionTuple:
     def __len__(self) -> int:
         return len(self._outputs)
 
+    def with_output(self, tag: str, pcoll: PCollection[Any]) -> PCollectionTuple:
+        """Add an output, as the last of a copy of these.
+
+        Args:
+            tag: of the new one.
+            pcoll: the new one.
+
+        Raises:
+            PipelineError: an output has this tag.
+        """
+        if tag in self._outputs:
+            raise PipelineError(
+                f"{pcoll.pipeline.here()} has an output {tag!r} already",
+                hint="give the output of failures another tag: with_exception_handling(dead_letter_tag=...)",
+            )
+        return PCollectionTuple({**self._outputs, tag: pcoll})
+
     def __getattr__(self, tag: str) -> PCollection[Any]:
         # Not self._outputs: before __init__, as when copying, that would come here again.
         outputs: dict[str, PCollection[Any]] = self.__dict__.get("_outputs", {})
@@ -151,6 +180,7 @@ class Pipeline:
         self._labels: dict[str, str] = {}
         self._scope: list[str] = []
         self._location = ""
+        self._handled: _HandledScope | None = None
         self._checks = ChecksAfterRun()
         self._unrun: Any = None
 
@@ -299,8 +329,17 @@ class Pipeline:
             retracted_by: the grouping that may retract its outputs; None: none may.
 
         Raises:
-            PipelineError: an input is of another pipeline.
+            PipelineError: an input is of another pipeline, or failures of asynchronous code are to be handled.
         """
+        handled = self._handled
+        if handled is not None and isinstance(operation, Read | ParDo):
+            if isinstance(operation, ParDo) and operation.concurrent is not None:
+                raise PipelineError(
+                    f"{self.here()} is asynchronous, and with_exception_handling does not handle its failures",
+                    hint="catch them in it, and emit a df.TaggedOutput for each element that fails",
+                )
+            operation = attrs.evolve(operation, handling=handled.handling)
+            tags = (*tags, FAILURES)
         if isinstance(operation, Read):
             is_bounded = operation.source.is_bounded
             has_arrival_order = operation.source.has_arrival_order
@@ -333,7 +372,59 @@ class Pipeline:
                 outputs={tag: pcoll.node.id for tag, pcoll in outputs.items()},
             )
         )
+        if handled is not None and FAILURES in outputs:
+            failures = outputs.pop(FAILURES)
+            counted = list(outputs.values()) if isinstance(operation, Read) else inputs
+            handled.operations.append(HandledOperation(self.here(), operation, counted, failures))
         return outputs
+
+    def expand_handled(
+        self,
+        transform: PTransform[Any, Any],
+        pcoll: Any,
+        handling: ExceptionHandling,
+        main_tag: str,
+        dead_letter_tag: str,
+    ) -> Any:
+        """Expand a transform whose failures are an output; `PTransform.with_exception_handling` describes it.
+
+        Args:
+            transform: whose user code is handled.
+            pcoll: its input.
+            handling: how.
+            main_tag: of its output.
+            dead_letter_tag: of the output of failures.
+
+        Raises:
+            PipelineError: it has nothing that could be handled.
+        """
+        outer, self._handled = self._handled, _HandledScope(handling)
+        try:
+            output = transform.expand(pcoll)
+            operations = self._handled.operations
+        finally:
+            self._handled = outer
+        if not operations:
+            raise PipelineError(
+                f"{self.here()} has no exceptions that could be handled",
+                detail="handled are functions and the process of a DoFn without state, and reads",
+                hint="put what can fail into a df.Map before it, and handle that; or keep dead letters of the whole "
+                "stage, with df.Pipeline(..., tries_per_record=3)",
+            )
+        self._handled = None
+        try:
+            if handling.threshold < 1:
+                for number, each in enumerate(operations, 1):
+                    with self.labelled(f"threshold {number}"):
+                        add_threshold(self, each, handling)
+            failures = failures_of(self, operations)
+        finally:
+            self._handled = outer
+        if isinstance(output, PCollection):
+            return PCollectionTuple({main_tag: output, dead_letter_tag: failures})
+        if isinstance(output, PCollectionTuple):
+            return output.with_output(dead_letter_tag, failures)
+        return output, failures
 
     @contextmanager
     def written_at(self, location: str) -> Iterator[None]:
@@ -347,6 +438,14 @@ class Pipeline:
     def here(self) -> str:
         """The name, for an error, of the transform that is being applied."""
         return f"transform {'/'.join(self._scope)!r} ({self._location})"
+
+    def labelled(self, label: str) -> AbstractContextManager[None]:
+        """A scope of its own for operations that a transform is made of.
+
+        Args:
+            label: of the scope.
+        """
+        return self._labelled(None, label)
 
     @contextmanager
     def _labelled(self, given: str | None, default: str) -> Iterator[None]:
@@ -371,6 +470,14 @@ class Pipeline:
             yield
         finally:
             self._scope.pop()
+
+
+@attrs.frozen
+class _HandledScope:
+    """The operations that are added while a transform is expanded whose failures are an output."""
+
+    handling: ExceptionHandling
+    operations: list[HandledOperation] = attrs.field(factory=list)
 
 
 def _warn_of_unrun(transforms: Sequence[TransformNode]) -> None:

@@ -6,7 +6,15 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from dataflow.errors import PipelineError
+from dataflow.exception_handling import ExceptionClasses, ExceptionHandling, exception_handling
+from windowing.location import user_location
+
+if TYPE_CHECKING:
+    from windowing.timestamps import DurationLike
+    from windowing.window_fn import WindowFn
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
@@ -44,12 +52,93 @@ class PTransform(ABC, Generic[InT_contra, OutT_co]):
         """The label where the user gave none."""
         return type(self).__name__
 
+    def with_exception_handling(
+        self,
+        main_tag: str = "good",
+        dead_letter_tag: str = "bad",
+        *,
+        exc_class: ExceptionClasses = Exception,
+        partial: bool = False,
+        threshold: float = 1.0,
+        threshold_windowing: WindowFn | None = None,
+        retries: int = 0,
+        retry_delay: DurationLike = 0.1,
+        on_failure_callback: Callable[[BaseException, Any], object] | None = None,
+    ) -> PTransform[InT_contra, Any]:
+        """Have elements that it fails on as an output of their own: ``good, bad = pcoll | transform....``.
+
+        ``bad`` has a `BadElement` for each, ``(element, (exception, message, traceback, transform, origin))``, with the
+        event time, window and sign of the element: what was emitted for an element that is retracted is retracted.
+        In a composite it is that of every step with a function or a `DoFn`, and of every read; ``failure.transform``
+        says which.  Of a source ``element`` is the record, or its text, and ``failure.origin`` has the file and line.
+
+        Calls of `DoFn.process` and of functions are handled, not those of the other hooks of a `DoFn`, of a stateful
+        `DoFn`, or of a `CombineFn`.  The main output is that of the transform; it has none of what the call emitted
+        for a bad element.
+
+        Args:
+            main_tag: of the main output in the result.
+            dead_letter_tag: of the output of bad elements.
+            exc_class: which exceptions are handled; any other ends the run, or makes a dead letter, as without this.
+            partial: whether what a call has emitted before it failed is kept.
+            threshold: the proportion of bad elements, of all in a window, above which the run fails
+                (`TooManyFailuresError`), when the window ends; each step by itself.  1: none.
+            threshold_windowing: the windows in which that is counted; None: those of the elements.  In the global
+                window of a stream there is no end, so give windows there.
+            retries: how often an element is tried again before it is bad.
+            retry_delay: how long that waits, the first time; each further time it waits twice as long.  The worker
+                does nothing else meanwhile.
+            on_failure_callback: called with the exception and the element when it is bad; again when the bundle is
+                tried again.
+
+        Raises:
+            PipelineError: an argument is something else; when applied, there is nothing to handle.
+
+        Beam has it for `ParDo` and what is made of one.
+        """
+        if main_tag == dead_letter_tag:
+            raise PipelineError(
+                f"with_exception_handling has two outputs, and {main_tag!r} is the tag of both ({user_location()})"
+            )
+        handling = exception_handling(
+            exc_class=exc_class,
+            partial=partial,
+            threshold=threshold,
+            threshold_windowing=threshold_windowing,
+            retries=retries,
+            retry_delay=retry_delay,
+            on_failure_callback=on_failure_callback,
+        )
+        return _Handled(self, handling, main_tag, dead_letter_tag)
+
     def __rrshift__(self, label: str) -> Self:
         if not isinstance(label, str):
             return NotImplemented
         named = copy.copy(self)
         named.label = label
         return named
+
+
+class _Handled(PTransform[Any, Any]):
+    """A transform whose failures are an output."""
+
+    def __init__(
+        self, inner: PTransform[Any, Any], handling: ExceptionHandling, good: str, bad: str
+    ) -> None:
+        self._inner, self._handling, self._tags = inner, handling, (good, bad)
+        self.label = inner.label
+
+    def default_label(self) -> str:
+        return self._inner.default_label()
+
+    def expand(self, pcoll: Any) -> Any:
+        first = pcoll[0] if isinstance(pcoll, tuple | list) else pcoll
+        # A read is applied to the pipeline itself.
+        pipeline = vars(first).get("pipeline", first)
+        return pipeline.expand_handled(self._inner, pcoll, self._handling, *self._tags)
+
+    def __ror__(self, pcolls: Any) -> Any:
+        return pcolls[0].pipeline.apply(self, pcolls)
 
 
 def ptransform_fn(

@@ -19,6 +19,7 @@ from dataflow.computations.computation import Record, Timer
 from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
 from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
+from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
 from dataflow.key_forms import key_of_form
@@ -46,6 +47,8 @@ TUPLES: dict[str, type] = {
     "phases": Phases,
     "fired": Fired,
     "finished": Finished,
+    "failure": Failure,
+    "bad element": BadElement,
 }
 #: Classes whose fields are the arguments that make them, by their tags.
 ATTRS: dict[str, type] = {

@@ -13,6 +13,7 @@ import pyarrow as pa
 import dataflow as df
 from dataflow.column_combine_fn import Accumulators
 from dataflow.columns import IntColumn, PairColumns, Rows
+from dataflow.graph import MAIN
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.batch.gather import Gatherer
 from runners.batch.layout import Layout
@@ -300,10 +301,10 @@ def note_bundles(executor: StageExecutor, fired: list[Bundle]) -> None:
     """Record the bundles that a stage is given, from here on."""
     process = executor.process
 
-    def noting(bundle: Bundle, clocks: StageClocks) -> StageOutputs:
+    def noting(bundle: Bundle, clocks: StageClocks, tag: str = MAIN) -> StageOutputs:
         if len(bundle):
             fired.append(bundle)
-        return process(bundle, clocks)
+        return process(bundle, clocks, tag)
 
     executor.process = noting  # type: ignore[method-assign]
 

@@ -29,6 +29,7 @@ from dataflow.combiners import TupleCombineFn
 from dataflow.computations.computation import Record, Timer
 from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
+from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
@@ -326,6 +327,7 @@ LETTER = DeadLetter(
     origin=Origin(path="a\udcff.csv", line=2, start_bytes=10, end_bytes=20, raw=b"k,5"),
 )
 #: An instance for each tag of `dataflow.value_tags` and `runners.stored`.
+FAILURE = Failure("ValueError", "no number", ("ValueError: no number",), "parse", LETTER.origin)
 VALUES: dict[str, Any] = {
     "window": FIRST,
     "merge": Merge(Window(0, 20), (Window(0, 10), Window(5, 20))),
@@ -334,6 +336,8 @@ VALUES: dict[str, Any] = {
     "phases": Phases(1, None, has_fired_on_time=True),
     "fired": Fired(1),
     "finished": Finished(2),
+    "failure": FAILURE,
+    "bad element": BadElement("k,x", FAILURE),
     "pane": LATE_PANE,
     "tagged output": df.TaggedOutput("late", 1),
     "change": df.Change(("k", 1), -1, 5, FIRST, LATE_PANE, 6),

@@ -35,7 +35,7 @@ class MicroBatchJob(Job):
 
     def _take(self, split: SplitInput, batch: SourceBatch, admitted: Admitted) -> None:
         self._follow_split(split, admitted)
-        if not admitted.bundle.values:
+        if not admitted.bundle.values and admitted.failures is None:
             self._dead += admitted.dead
             return
         if batch.processing_time_us is None:

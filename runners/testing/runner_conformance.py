@@ -15,6 +15,8 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -27,6 +29,8 @@ from runners.testing import state_programs
 
 Build = Callable[[df.Pipeline], df.PCollection[Any]]
 
+#: Files that programs read.
+_FILES = TemporaryDirectory()
 PAIRS = [("a", 1), ("b", 2), ("a", 3)]
 MINUTE = df.WindowInto(df.FixedWindows(60))
 
@@ -441,6 +445,60 @@ def _counted(p: df.Pipeline) -> df.PCollection[Any]:
     return p | df.Create(PAIRS) | df.Map(_seen) | df.CombinePerKey(_Adding())
 
 
+def _scored(line: str) -> tuple[str, int]:
+    team, score = line.split(",")
+    return team, int(score)
+
+
+def _failures(p: df.Pipeline) -> df.PCollection[Any]:
+    lines = (
+        p
+        | df.Create(stamped([("red,5", 1), ("red,nine", 2), ("blue", 61), ("red,1", 62)]))
+        | MINUTE
+    )
+    handled = df.Map(_scored).with_exception_handling(exc_class=ValueError, threshold=0.6)
+    good, bad = lines | "parse" >> handled
+    named = bad | df.Map(lambda each: (each.element, each.failure.exception))
+    counted = named | df.Values() | df.Map(lambda name: (name, 1)) | df.CombinePerKey(sum)
+    return [good, named, counted] | df.Flatten()
+
+
+@df.ptransform_fn
+def _inverted(lines: df.PCollection[str]) -> df.PCollection[float]:
+    scores = lines | "parse" >> df.Map(_scored) | df.Values()
+    return scores | "invert" >> df.FlatMap(lambda score: iter([score, 10 // score]))
+
+
+def _failures_of_a_composite(p: df.Pipeline) -> df.PCollection[Any]:
+    lines = p | df.Create(["red,5", "red,0", "blue"])
+    good, bad = lines | "all" >> _inverted().with_exception_handling()
+    steps = bad | df.Map(lambda each: (each.element, each.failure.transform.rpartition("/")[2]))
+    return [good, steps] | df.Flatten()
+
+
+def _failures_that_are_retracted(p: df.Pipeline) -> df.PCollection[Any]:
+    """The total of "a" may be 1 for a while, and then that failure is retracted."""
+    mode = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+    always = df.WindowInto(df.GlobalWindows(), trigger=df.Always(), accumulation_mode=mode)
+    totals = p | df.Create([("a", 1), ("a", 2), ("b", 1)]) | always | df.CombinePerKey(sum)
+    inverse = df.MapTuple(lambda key, total: (key, 10 // (total - 1)))
+    _, bad = totals | "invert" >> inverse.with_exception_handling()
+    changes = bad | df.Map(lambda each: each.element) | df.ToChangelog()
+    signs: df.PCollection[Any] = changes | df.Map(lambda change: (change.value, change.sign))
+    net = signs | "once" >> df.WindowInto(df.GlobalWindows()) | "net" >> df.CombinePerKey(sum)
+    return net | df.FlatMapTuple(lambda value, number: [value] if number else [])
+
+
+def _failures_of_a_source(p: df.Pipeline) -> df.PCollection[Any]:
+    path = Path(_FILES.name, "scores.csv")
+    path.write_text("at,team\n5,red\n7\nsoon,blue\n9,blue\n")
+    read = df.ReadFromCsv(path, event_time=lambda row: float(row["at"]))
+    good, bad = p | "read" >> read.with_exception_handling(threshold=0.5)
+    places = bad | df.Map(lambda each: (each.element, each.failure.origin.line))
+    teams: df.PCollection[Any] = good | df.Map(lambda row: row["team"])
+    return [teams, places] | df.Flatten()
+
+
 #: The suite, in reading order.
 PROGRAMS: Sequence[Program] = (
     Program("arguments", _arguments, ["22m", "32m"]),
@@ -530,6 +588,31 @@ PROGRAMS: Sequence[Program] = (
             *((n, n % 2) for n in range(10)),
             *((n, 0) for n in range(10)),
         ],
+    ),
+    Program(
+        "with_exception_handling",
+        _failures,
+        [
+            ("red", 5),
+            ("red", 1),
+            ("red,nine", "ValueError"),
+            ("blue", "ValueError"),
+            ("ValueError", 1),
+            ("ValueError", 1),
+        ],
+    ),
+    Program(
+        "with_exception_handling of a composite",
+        _failures_of_a_composite,
+        [5, 2, (0, "invert"), ("blue", "parse")],
+    ),
+    Program(
+        "with_exception_handling of what is retracted", _failures_that_are_retracted, [("b", 1)]
+    ),
+    Program(
+        "with_exception_handling of a source",
+        _failures_of_a_source,
+        ["red", "blue", ("7", 3), ("soon,blue", 4)],
     ),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(

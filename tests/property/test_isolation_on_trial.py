@@ -158,8 +158,8 @@ def with_the_time_of_one(patch: pytest.MonkeyPatch) -> None:
 
 def second_half_first(patch: pytest.MonkeyPatch) -> None:
     """Letters in another order."""
-    halves = poison._halves
-    patch.setattr(poison, "_halves", lambda part: halves(part)[::-1])
+    halves = poison.halves
+    patch.setattr(poison, "halves", lambda part: halves(part)[::-1])
 
 
 @pytest.mark.parametrize("broken", [never_in_halves, with_the_time_of_one, second_half_first])

@@ -19,7 +19,6 @@ from dataflow.co_group_fn import CoGroupFn
 from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combine_fn import ChangingCombineFn, CombineFn, ListCombineFn, can_retract_input
 from dataflow.combiners import columns_by_place
-from dataflow.do_fn import is_nondeterministic
 from dataflow.graph import Group, KeyedOperation, ParDo, PipelineGraph, TransformNode
 from dataflow.join_fn import JoinFn
 from runners.core.ground.bundle import Bundle
@@ -249,7 +248,7 @@ def is_remembered(graph: PipelineGraph, node: TransformNode) -> bool:
     for each in graph.transforms:
         if reached.isdisjoint(each.inputs) or isinstance(each.operation, KeyedOperation):
             continue
-        if isinstance(each.operation, ParDo) and is_nondeterministic(each.operation.fn):
+        if isinstance(each.operation, ParDo) and each.operation.is_remembered:
             return True
         reached.update(each.outputs.values())
     return False

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import attrs
 
+from dataflow.exception_handling import FAILURES
 from dataflow.metric_updates import RunningAs
 from dataflow.source import SourceBatch, SplitStatus
 from runners.core.ground.bundle import Bundle
@@ -29,7 +30,7 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from runners.core.user_code.poison import Trial
-from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
 class SeenBefore(Protocol):
@@ -52,6 +53,7 @@ class Admitted:
         bundle: the records that count.
         ids: their ids, to be stored; none if records have no ids.
         late: records that are too late to be deduplicated.
+        failures: records that could not be read, as elements, if the read has an output for them.
         dead: records that could not be read, or have no id; `SourceStage.process` adds them to its outputs.
         watermark_us: that of the split behind the batch, in microseconds.
         status: of the split behind the batch.
@@ -61,6 +63,7 @@ class Admitted:
     ids: Sequence[NewId] = ()
     late: Sequence[LateArrival] = ()
     dead: Sequence[DeadLetter] = ()
+    failures: Bundle | None = None
     watermark_us: int
     status: SplitStatus
 
@@ -141,9 +144,11 @@ class SourceStage:
             TransformError: a record has no id, and may not be left out.
         """
         bundle = Bundle(batch.values, batch.timestamps_us)
+        failures, batch = self._failures(batch)
         admitted = Admitted(
             bundle=bundle,
             dead=letters_set_aside(batch, self._root, tries=self._tries),
+            failures=failures,
             watermark_us=watermark_behind(batch, watermark_us),
             status=batch.status,
         )
@@ -170,4 +175,25 @@ class SourceStage:
         """
         outputs = self.executor.process(admitted.bundle, clocks)
         outputs.dead[:0] = admitted.dead
+        if admitted.failures is not None:
+            failed = self.executor.process(admitted.failures, clocks, tag=FAILURES)
+            outputs.add(failed)
+            outputs.dead += failed.dead
         return outputs
+
+    def _failures(self, batch: SourceBatch) -> tuple[Bundle | None, SourceBatch]:
+        """The records that were set aside and have an output, and the batch without them."""
+        handling = self.read.handling
+        if handling is None or not batch.set_aside:
+            return None, batch
+        bad = [handling.bad_record(each, self.name) for each in batch.set_aside]
+        found = [
+            (failure, MIN_TIMESTAMP_US if aside.timestamp_us is None else aside.timestamp_us)
+            for aside, failure in zip(batch.set_aside, bad, strict=True)
+            if failure is not None
+        ]
+        left = [aside for aside, failure in zip(batch.set_aside, bad, strict=True) if not failure]
+        if not found:
+            return None, batch
+        values, times_us = zip(*found, strict=True)
+        return Bundle(list(values), list(times_us)), attrs.evolve(batch, set_aside=left)

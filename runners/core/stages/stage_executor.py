@@ -14,7 +14,9 @@ import attrs
 
 from dataflow.columns import IntColumn, WindowColumn, picked
 from dataflow.errors import DataflowError
+from dataflow.exception_handling import FAILURES
 from dataflow.graph import (
+    MAIN,
     AssignWindows,
     Changelog,
     Flatten,
@@ -113,6 +115,11 @@ class StageExecutor:
             for pcollection in node.inputs:
                 self._consumers[pcollection].append(consumer)
         self._begin = self._root_output(stage.root)
+        failures = stage.root.outputs.get(FAILURES)
+        #: The consumers of the outputs of a read, by their tags.
+        self._begins = {MAIN: self._begin}
+        if failures is not None:
+            self._begins[FAILURES] = partial(self._push, failures)
 
     def setup(self) -> None:
         """Run `DoFn.setup` of every transform."""
@@ -124,27 +131,29 @@ class StageExecutor:
         for invoker in self._invokers:
             invoker.teardown()
 
-    def process(self, bundle: Bundle, clocks: StageClocks) -> StageOutputs:
+    def process(self, bundle: Bundle, clocks: StageClocks, tag: str = MAIN) -> StageOutputs:
         """Run one bundle of the root's output.
 
         Args:
             bundle: the output of the root.
             clocks: the clocks; what reaches a grouping behind the output watermark is late for it.
+            tag: which output of the root it is; only a read can have a second one.
         """
         self._outputs, self._watermark_us = StageOutputs(), clocks.output_watermark_us
         self._now_us = clamp_timestamp_us(clocks.now_us)
         if not bundle.values:
             return self._outputs
+        begin = self._begins[tag]
         if self._tries is None:
             # The size of a bundle of several elements was chosen by the code that made it.
             self._overflow_in = OVERFLOW_RECORDS if len(bundle) == 1 else math.inf
-            on_trial(self._begin, self.trial)(bundle)
+            on_trial(begin, self.trial)(bundle)
             return self._outputs
         outputs = StageOutputs()
 
         def run(part: Bundle) -> None:
             self._outputs = StageOutputs()
-            self._begin(part)
+            begin(part)
             outputs.add(self._outputs)
 
         outputs.dead = run_isolated(
@@ -164,8 +173,7 @@ class StageExecutor:
                 root, root.operation, lambda tag, bundle: self._push(root.outputs[tag], bundle)
             )
             return lambda bundle: outputs.emit_outputs(bundle, None, bundle.values)
-        (output,) = root.outputs.values()
-        return partial(self._push, output)
+        return partial(self._push, root.outputs[MAIN])
 
     def _consumer(self, node: TransformNode) -> _Consumer:
         operation = node.operation

@@ -17,9 +17,10 @@ from dataflow.do_fn import (
     DoFnParam,
     Shape,
     has_process_batch,
-    is_nondeterministic,
     requested_params,
 )
+from dataflow.errors import TransformError
+from dataflow.exception_handling import FAILURES
 from dataflow.graph import ParDo, TransformNode
 from dataflow.metric_updates import RunningAs, uncounted
 from dataflow.views import ViewArgument
@@ -27,6 +28,8 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import EmittedPane
 from runners.core.user_code.batch_do_fn import BatchDoFn
 from runners.core.user_code.do_fn_outputs import DoFnOutputs, Emit, failure, naming_hook
+from runners.core.user_code.handled import HandledCall
+from runners.core.user_code.poison import halves
 from runners.core.user_code.returned import BundleEnd, check_not_retracted, check_silent, outputs_of
 from windowing.pane import NO_FIRING
 from windowing.timestamps import to_datetime
@@ -48,7 +51,7 @@ class DoFnInvoker:
     def __init__(self, node: TransformNode, operation: ParDo, emit: Emit) -> None:
         self._node, self._operation = node, operation
         self._outputs = DoFnOutputs(node, operation, emit)
-        self._is_nondeterministic = is_nondeterministic(operation.fn)
+        self._is_nondeterministic = operation.is_remembered
         fn = operation.fn
         self._do_fn = fn if isinstance(fn, DoFn) else None
         call = fn.function if isinstance(fn, CallableDoFn) else fn.process
@@ -61,6 +64,12 @@ class DoFnInvoker:
         self._shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
         name = getattr(self._call, "__name__", type(self._call).__name__)
         self._where = name if self._do_fn is None else "process"
+        self._handled: HandledCall | None = None
+        if operation.handling is not None:
+            self._handled = HandledCall(
+                node, operation.handling, self._call, self._shape, self._where
+            )
+            self._call, self._shape = self._handled, Shape.FLAT_MAP
         self._run = {
             Shape.MAP: self._run_map,
             Shape.FLAT_MAP: self._run_flat_map,
@@ -89,12 +98,28 @@ class DoFnInvoker:
         if self._is_nondeterministic and bundle.emitted_panes is not None:
             self._run_remembering(bundle, bundle.emitted_panes)
         elif self._batch is not None and self._batch.takes(bundle.values):
-            output = self._batch.run(bundle)
-            if output is not None and len(output):
-                self._outputs.emit(self._outputs.main, output)
+            self._run_batch(bundle, self._batch)
         else:
             self._run(bundle)
         self._finish(bundle)
+
+    def _run_batch(self, bundle: Bundle, batch: BatchDoFn) -> None:
+        """Run ``process_batch``; where failures are handled, on halves of a bundle that has failed."""
+        try:
+            output = batch.run(bundle)
+        except TransformError as error:
+            cause, handled = error.__cause__ or error, self._handled
+            if handled is None or not isinstance(cause, handled.handling.exc_class):
+                raise
+            if len(bundle) == 1:
+                failure = handled.failure(bundle.values[0], cause)
+                self._outputs.emit(FAILURES, bundle.with_values([failure]))
+                return
+            for part in halves(bundle):
+                self._run_batch(part, batch)
+            return
+        if output is not None and len(output):
+            self._outputs.emit(self._outputs.main, output)
 
     def _call_silent_hook(self, name: str) -> None:
         if self._do_fn is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.errors import TransformError
+from dataflow.exception_handling import FAILURES
 from dataflow.graph import MAIN, ParDo, StatefulParDo, TransformNode
 from dataflow.times import in_words
 from runners.core.ground.bundle import Bundle
@@ -31,6 +32,8 @@ class DoFnOutputs:
     def __init__(self, node: TransformNode, operation: ParDo | StatefulParDo, emit: Emit) -> None:
         self._node, self.emit = node, emit
         self._tags = frozenset(operation.tags)
+        if isinstance(operation, ParDo) and operation.handling is not None:
+            self._tags |= {FAILURES}
         self.main = operation.tags[0] if operation.tags else MAIN
         self._skew_us = operation.allowed_timestamp_skew_us
 

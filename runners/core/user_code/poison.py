@@ -13,7 +13,7 @@ the job.
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from dataflow.errors import DataflowError
+from dataflow.errors import DataflowError, TooManyFailuresError
 from dataflow.metric_updates import attempt
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
@@ -87,7 +87,7 @@ def run_isolated(
         elif _comes_back(run, part, stage, tries, trial):
             dead += _isolated(renewing, part, stage, tries)
         else:
-            waiting += _halves(part)
+            waiting += halves(part)
     return dead
 
 
@@ -110,10 +110,12 @@ def _isolated(run: _Run, bundle: Bundle, stage: str, tries: int) -> list[DeadLet
                 with attempt():
                     run(part)
                 break
+            except TooManyFailuresError:
+                raise
             except DataflowError as error:
                 _restore(part, remembered)
                 if len(part) > 1:
-                    waiting += _halves(part)
+                    waiting += halves(part)
                     break
                 if number == tries:
                     letter = dead_letter(
@@ -129,7 +131,7 @@ def _isolated(run: _Run, bundle: Bundle, stage: str, tries: int) -> list[DeadLet
     return dead
 
 
-def _halves(part: Bundle) -> list[Bundle]:
+def halves(part: Bundle) -> list[Bundle]:
     """Both halves of a bundle, the first one last: it is taken next."""
     middle = len(part) // 2
     return [_slice(part, middle, len(part)), _slice(part, 0, middle)]
