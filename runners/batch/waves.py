@@ -22,6 +22,7 @@ from runners.millwheel.store.port import JobRow, Store
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
 from runners.spark.driver_log import driver_log
+from runners.spark.interrupted import interrupts_deferred
 from runners.spark.prepared_job import PreparedJob
 from runners.spark.session import driver_host
 from runners.spark.shipped_code import spark_gave_up
@@ -160,7 +161,8 @@ def _await(
     thread.start()
     try:
         while not wait([ended], _POLL_S).done and not failures.value:
-            watch.look()
+            with interrupts_deferred():
+                watch.look()
     finally:
         for _ in range(_STOPS_MAX):
             # More than once, because a job that is just about to start is not there to be stopped.

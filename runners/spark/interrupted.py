@@ -1,7 +1,10 @@
-"""What an interruption says of a job that is in a store, on every runner: what stays of it, and how to go on."""
+"""Interruptions: what they say of a job that is in a store, and where they have to wait."""
 
 import shlex
-from contextlib import AbstractContextManager
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from dataflow.interruption import if_interrupted
 
@@ -16,3 +19,19 @@ def stays_in_store(job: str) -> AbstractContextManager[None]:
         f"what job {job!r} has committed stays; run it again to go on, or delete it: "
         f"dataflow forget {shlex.quote(job)} --yes"
     )
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Have an interruption wait until this is over: in the middle of a call of Java, py4j would log a traceback."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    deferred: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: deferred.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if deferred:
+        raise KeyboardInterrupt

@@ -11,6 +11,7 @@ The variables set for the start are put back before the call returns.
 import atexit
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
@@ -158,12 +159,13 @@ def _reused(active: SparkContext, master: str, wanted: Mapping[str, str]) -> Spa
 
 
 def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkContext:
+    on_interrupt = signal.getsignal(signal.SIGINT)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     if _is_in_driver(master):
         # Ours are first: of two options Java follows the last.
         conf.set(JAVA_OPTIONS, " ".join([*archive_options(), settings[JAVA_OPTIONS]]))
     try:
-        return SparkContext(master=master, appName=app_name, conf=conf)
+        context = SparkContext(master=master, appName=app_name, conf=conf)
     except (PySparkException, Py4JJavaError, OSError) as error:
         # Java's own message is the first line; the rest is its stack.
         message = str(getattr(error, "java_exception", error)).split("\n", 1)[0]
@@ -172,6 +174,10 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
             detail=f"{message} (master {master!r})",
             hint="what Java printed above has the details; is there enough memory, is the master URL right?",
         ) from error
+    if threading.current_thread() is threading.main_thread():
+        # PySpark's own handler calls Java in the middle of whatever call is under way; our runners end their jobs.
+        signal.signal(signal.SIGINT, on_interrupt)
+    return context
 
 
 @contextlib.contextmanager
@@ -203,6 +209,16 @@ def _executors_python(master: str, settings: Mapping[str, str]) -> str:
     return given or sys.executable
 
 
+def _silence_java() -> None:
+    """Have Java print nothing from now on: it reports each task that it ends, with a stack."""
+    java = SparkContext._jvm  # noqa: SLF001 - there is no public way to ask
+    if java is not None:
+        with contextlib.suppress(Py4JError, OSError):
+            java.org.apache.spark.util.Utils.setLogLevel(java.org.apache.logging.log4j.Level.OFF)
+            nowhere = java.java.io.OutputStream.nullOutputStream()
+            java.java.lang.System.setErr(java.java.io.PrintStream(nowhere))
+
+
 def shut_down(exit_timeout_s: float = _JVM_EXIT_TIMEOUT_S) -> None:
     """Stop what was started here, and wait for Java to end, which it would do only after this process.
 
@@ -210,6 +226,7 @@ def shut_down(exit_timeout_s: float = _JVM_EXIT_TIMEOUT_S) -> None:
         exit_timeout_s: how long to wait for Java, in seconds.
     """
     if _started is not None:
+        _silence_java()
         _started.context.stop()
     gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to ask
     java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
