@@ -9,7 +9,7 @@ earliest, if there are several; the only one, if the side input is in the global
 element waits until there is a view of its window: the first pane, or the watermark at the end of that window, and then
 it is empty.  While it waits it holds the watermark behind the transform.  Then it goes on with the newest view, as it
 is: with its event time, window and pane.  Where the input ends by itself, and in batch, it waits for the last pane
-that is on time, so that all runners emit the same.
+that is on time, so that all runners emit the same; but for what its trigger makes of the order of arrival.
 
 **What a later pane does** is what the accumulation mode of the side input says.  `DISCARDING` and `ACCUMULATING`:
 elements after it see it, and what was emitted before stays.  `ACCUMULATING_AND_RETRACTING`: what depended on the former

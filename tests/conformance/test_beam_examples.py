@@ -13,6 +13,7 @@ import dataflow as df
 from examples.beam import (
     autocomplete,
     combiners,
+    enrichment,
     filters,
     game_stats,
     hourly_team_score,
@@ -113,6 +114,11 @@ PROGRAMS: Sequence[Program] = (
                 for each in [("ada", 7), ("bea", 7), ("cid", 4), ("dot", 6), ("bot", 185)]
             ),
         ],
+    ),
+    Program(
+        "enrichment",
+        enrichment.build,
+        [(1, "lamp", 30), (2, "chair", 80), (3, "lamp", 30), (4, "unicorn", None)],
     ),
     Program(
         "game stats",
