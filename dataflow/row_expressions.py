@@ -18,7 +18,6 @@ from typing import Any, Never
 import attrs
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow.arrow_numbers import array_of, numbers_of
 from dataflow.column_fn import ColumnFunction
@@ -272,7 +271,7 @@ class _IsIn(RowExpression):
             wanted = pa.array(list(self.values), array.type)
         except (pa.ArrowInvalid, OverflowError):
             return None
-        return pc.is_in(array, wanted)
+        return _computed("is_in", array, wanted)
 
     def __repr__(self) -> str:
         return f"{self.operand!r}.is_in({sorted(self.values, key=repr)!r})"
@@ -317,7 +316,7 @@ class _Logic(RowExpression):
         left, right = self.left.column(rows), self.right.column(rows)
         if not _is_whole(left, pa.bool_()) or not _is_whole(right, pa.bool_()):
             return None
-        return pc.and_(left, right) if self.name == "&" else pc.or_(left, right)
+        return _computed("and_" if self.name == "&" else "or_", left, right)
 
     def __repr__(self) -> str:
         return f"({self.left!r} {self.name} {self.right!r})"
@@ -337,6 +336,13 @@ class _Operator:
 
     of_values: Callable[[Any, Any], Any]
     of_columns: Callable[[pa.Array, pa.Array], pa.Array | None]
+
+
+def _computed(kernel: str, *operands: Any) -> pa.Array:
+    """What a function of Arrow makes of columns; raises `pyarrow.ArrowInvalid` where it cannot."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - a pipeline without expressions starts sooner
+
+    return getattr(pc, kernel)(*operands)
 
 
 def _is_whole(array: pa.Array | None, kind: pa.DataType) -> bool:
@@ -364,20 +370,18 @@ def _alike(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array] | None:
 
 
 def _arithmetic(kernel: str) -> Callable[[pa.Array, pa.Array], pa.Array | None]:
-    checked, unchecked = getattr(pc, f"{kernel}_checked"), getattr(pc, kernel)
-
     def of_columns(left: pa.Array, right: pa.Array) -> pa.Array | None:
         both = _alike(left, right)
         if both is None or both[0].type not in (pa.int64(), pa.float64()):
             return None
-        return (checked if both[0].type == pa.int64() else unchecked)(*both)
+        return _computed(f"{kernel}_checked" if both[0].type == pa.int64() else kernel, *both)
 
     return of_columns
 
 
 def _sum(left: pa.Array, right: pa.Array) -> pa.Array | None:
     if left.type == right.type == pa.string():
-        return pc.binary_join_element_wise(left, right, "")
+        return _computed("binary_join_element_wise", left, right, "")
     return _numeric_sum(left, right)
 
 
@@ -388,7 +392,7 @@ def _quotient(left: pa.Array, right: pa.Array) -> pa.Array | None:
     floats = _as_floats(left), _as_floats(right)
     if floats[0] is None or floats[1] is None or not numbers_of(floats[1]).all():
         return None
-    return pc.divide(*floats)
+    return _computed("divide", *floats)
 
 
 def _of_integers(ufunc: np.ufunc) -> Callable[[pa.Array, pa.Array], pa.Array | None]:
@@ -405,12 +409,11 @@ def _of_integers(ufunc: np.ufunc) -> Callable[[pa.Array, pa.Array], pa.Array | N
 
 
 def _comparison(kernel: str) -> Callable[[pa.Array, pa.Array], pa.Array | None]:
-    compare = getattr(pc, kernel)
     kinds = (*_ORDERED, pa.bool_()) if kernel in ("equal", "not_equal") else _ORDERED
 
     def of_columns(left: pa.Array, right: pa.Array) -> pa.Array | None:
         both = _alike(left, right)
-        return compare(*both) if both is not None and both[0].type in kinds else None
+        return _computed(kernel, *both) if both is not None and both[0].type in kinds else None
 
     return of_columns
 
@@ -425,17 +428,20 @@ class _UnaryOperator:
 
 def _negated(array: pa.Array) -> pa.Array | None:
     if _is_whole(array, pa.int64()):
-        return pc.negate_checked(array)
-    return pc.negate(array) if _is_whole(array, pa.float64()) else None
+        return _computed("negate_checked", array)
+    return _computed("negate", array) if _is_whole(array, pa.float64()) else None
 
 
 _NOT, _NEGATED, _IS_NULL = "~{}", "-{}", "{}.is_null()"
 _UNARY = {
     _NOT: _UnaryOperator(
-        operator.not_, lambda array: pc.invert(array) if _is_whole(array, pa.bool_()) else None
+        operator.not_,
+        lambda array: _computed("invert", array) if _is_whole(array, pa.bool_()) else None,
     ),
     _NEGATED: _UnaryOperator(operator.neg, _negated),
-    _IS_NULL: _UnaryOperator(lambda value: value is None, pc.is_null),
+    _IS_NULL: _UnaryOperator(
+        lambda value: value is None, lambda array: _computed("is_null", array)
+    ),
 }
 _OPERATORS = {
     "+": _Operator(operator.add, _sum),

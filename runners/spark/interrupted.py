@@ -24,11 +24,12 @@ def stays_in_store(job: str) -> AbstractContextManager[None]:
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
     """Have an interruption wait until this is over: in the middle of a call of Java, py4j would log a traceback."""
-    if threading.current_thread() is not threading.main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
         yield
         return
     deferred: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: deferred.append(number))
+    signal.signal(signal.SIGINT, lambda number, _: deferred.append(number))
     try:
         yield
     finally:

@@ -50,6 +50,8 @@ def _start(directory: Path, runner: str, environment: dict[str, str]) -> subproc
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # What a shell starts in the background ignores Ctrl-C, and so does what that starts: the tests, often.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
     )
 
 
