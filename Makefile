@@ -55,7 +55,7 @@ check: setup ## What to run before every commit; under a minute on two idle core
 coverage: setup ## Branches of windowing, triggers and runners/core that fast tests take; fails below the floor
 	@$(BIN)/pytest -q $(ALL_CORES) -m "$(FAST)" --cov --cov-report= \
 		tests/unit/windowing tests/unit/triggers tests/unit/dataflow tests/unit/runners/core tests/unit/runners/direct \
-		tests/property tests/oracle
+		tests/property tests/oracle tests/conformance
 	@$(BIN)/coverage report --skip-covered --fail-under=$(COVERED_MIN)
 
 # Both halves run to their end, side by side, and name what is red.
