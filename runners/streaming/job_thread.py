@@ -332,7 +332,7 @@ class StreamingJob:
                     f"streaming {job.job}", unit="records", show=self._show_progress
                 ) as progress,
             ):
-                self._lead(master, desk, spark_job, reader, progress)
+                is_done = self._lead(master, desk, spark_job, reader, progress)
         except StoreRestartedError:
             # Its workers can do nothing any more, and Spark need not try them again.
             spark_job.cancel()
@@ -342,10 +342,10 @@ class StreamingJob:
             self._statistics = master.statistics()
             transport.close()
             log.await_rest()
-        if master.is_done:
+        if is_done:
             self._prepared.finish(master.witness.check, is_drained=desk.is_draining)
-        self._is_over = master.is_done or desk.is_cancelled or self._cancelled.is_set()
-        if master.is_done:
+        self._is_over = is_done or desk.is_cancelled or self._cancelled.is_set()
+        if is_done:
             self._state = PipelineState.DRAINED if desk.is_draining else PipelineState.FINISHED
         elif not self._is_over:
             self._state = PipelineState.PAUSED
@@ -362,7 +362,11 @@ class StreamingJob:
         spark_job: "_SparkJob",
         reader: StoreReader,
         progress: ProgressDisplay,
-    ) -> None:
+    ) -> bool:
+        """Do rounds of the master until the job is done, or is to stop before; returns whether it is done.
+
+        It stays done: while its workers are stopped another may register, to which the master gives ranges once more.
+        """
         fruitless, records_before, counted_ms = 0, 0, 0
         balancer = Balancer(master, self._workers, self._clock) if self._balance else None
         while not (
@@ -401,6 +405,7 @@ class StreamingJob:
                     hint="the detail says why; running the job again continues it",
                 )
             spark_job.start()
+        return master.is_done
 
     def _stop(self, master: Master, spark_job: "_SparkJob") -> None:
         master.stop()

@@ -2,12 +2,16 @@
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
 import dataflow as df
+from runners.millwheel.master.master import Master
+from runners.millwheel.wire.messages import Register
+from runners.registry import open_store
 from runners.streaming.job_thread import StreamingJob
 from runners.testing.scripted_source import Batch, ScriptedSource
 from tests.gated_sources import Gate
@@ -57,6 +61,29 @@ def test_early_and_late_panes_end_in_the_same_rows(streaming: Streaming, events:
     for table in ("totals", "visits"):
         assert rows_of(expected, table) == rows_of(result, table)
     assert {"cells": 0, "timers": 0, "checkpoints": 0} == open_work(streaming.store)
+
+
+def test_a_worker_that_comes_when_the_job_is_done_leaves_it_done(
+    streaming: Streaming, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slot of a short job may get its first worker, or another, while all are being stopped."""
+    stop = Master.stop
+
+    def register_and_stop(master: Master) -> None:
+        late = Register(slot=0, worker="late", address="tcp://127.0.0.1:1")
+        master._handle(late)
+        assert not master.is_done
+        stop(master)
+
+    monkeypatch.setattr(Master, "stop", register_and_stop)
+    result = streaming.run(two_branches(events))
+
+    assert result.state is df.PipelineState.FINISHED
+    with closing(open_store(streaming.store)) as store:
+        job = store.read_job("job")
+    assert job is not None
+    assert job.is_finished
+    assert rows_of(direct(two_branches(events)), "totals") == rows_of(result, "totals")
 
 
 def test_a_killed_worker_is_replaced(streaming: Streaming, events: Path, tmp_path: Path) -> None:
