@@ -82,6 +82,9 @@ def test_overwrites_stay_in_their_page(store_dsn: str, admin: psycopg.Connection
     No vacuum is needed for it, and none runs.
     """
     hot = ("cells", "fences", "deliveries", "acknowledgements")
+    # Whatever has a snapshot for a moment, an autovacuum of the catalog say, has a table grow by some pages; most do
+    # fences, which each commit changes.  Where nothing makes room they are 280, 35, 6 and 6.
+    pages = (10, 10, 4, 4)
     with closing(PostgresStore(store_dsn)) as store:
         store.connect()
         for name in hot:
@@ -96,9 +99,9 @@ def test_overwrites_stay_in_their_page(store_dsn: str, admin: psycopg.Connection
             writer.commit(cells=cells(0, CELLS, letter))
     after = published(admin, 300 * 10 + 4 * CELLS)
 
-    for name, percent in zip(hot, (95, 98, 98, 98), strict=True):
+    for name, percent, more in zip(hot, (95, 98, 98, 98), pages, strict=True):
         assert after[name]["hot_percent"] >= percent, after[name]
-        assert after[name]["bytes"] <= 1.2 * before[name]["bytes"] + 4 * 8192, after[name]
+        assert after[name]["bytes"] <= 1.2 * before[name]["bytes"] + more * 8192, after[name]
 
 
 def test_what_is_born_and_dies_is_vacuumed_before_it_piles_up(
