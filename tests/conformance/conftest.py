@@ -30,5 +30,8 @@ def make_runner(request: pytest.FixtureRequest) -> MakeRunner:
         return partial(DirectRunner, bundle_records=3)
     store: Any = request.getfixturevalue("store_dsn")
     master: Any = request.getfixturevalue("spark_master")
-    kind = BatchRunner if request.param == "batch" else StreamingRunner
-    return partial(kind, job="job", store=store, master=master, show_progress=False)
+    options = {"job": "job", "store": store, "master": master, "show_progress": False}
+    if request.param == "streaming":
+        return partial(StreamingRunner, **options)
+    # Two parts of everything are enough to shuffle, and half as many tasks for a hundred small programs.
+    return partial(BatchRunner, **options, partitions=2)
