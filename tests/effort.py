@@ -15,7 +15,7 @@ _LENGTHY, _COSTLY, _STATED = 8, 60, 800
 #: And of each cell at least: as many as in the daily loop, or more.
 _LEAST_LENGTHY, _LEAST = 4, 15
 #: In the daily loop: of each cell.
-_DAILY_LENGTHY, _DAILY_COSTLY = 2, 3
+_DAILY_LENGTHY, _DAILY_COSTLY, _DAILY_STATED = 2, 3, 4
 
 
 def by_profile(*, dev: int, ci: int, nightly: int) -> int:
@@ -35,7 +35,7 @@ def lengthy(cells: int = 1) -> settings:
 
 def stated(cells: int) -> settings:
     """Decorates a law that is stated for so many things, one by one."""
-    return _examples(_EXAMPLES, max(_LEAST, _STATED // cells))
+    return _examples(_DAILY_STATED, max(_LEAST, _STATED // cells))
 
 
 def _examples(dev: int, ci: int) -> settings:

@@ -61,10 +61,12 @@ def test_every_record_comes_through_and_takes_at_least_its_way() -> None:
     assert outcome.driver_cores > 0
 
 
+@pytest.mark.slow
 def test_the_same_costs_give_the_same() -> None:
     assert Cluster(SMALL, COSTS).run() == Cluster(SMALL, COSTS).run()
 
 
+@pytest.mark.slow
 def test_a_slow_disk_is_waited_for_twice() -> None:
     """Once where a record is read, once where it arrives, by those that go to another worker."""
     slow = Costs(driver_us=100.0, flush_us=COSTS.flush_us + 4_000)
@@ -114,6 +116,7 @@ def test_costs_are_never_less_than_nothing() -> None:
     assert max(found) > 0
 
 
+@pytest.mark.slow
 def test_page_has_marks_for_the_model() -> None:
     given = cluster_model.parser().parse_args(
         ["--workers", "2", "--rate", "100", "--seconds", "0.2"]

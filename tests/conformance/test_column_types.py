@@ -173,6 +173,7 @@ def test_rows_that_are_added_are_read_as_they_were_written(
     assert [spelled(row) for row in found] == stored.read(ADDED, found[0][0])
 
 
+@pytest.mark.slow
 @given(rows=ROWS)
 @settings(_ON_ONE_STORE, max_examples=3)
 def test_rows_that_go_by_copy_are_read_as_they_were_written(

@@ -388,6 +388,7 @@ class Event:
     parts: Any
 
 
+@pytest.mark.slow
 def test_a_digest_does_not_depend_on_the_process_or_on_what_is_the_same_object() -> None:
     """A retraction finds the shard of what it retracts, wherever that was stored meanwhile."""
     text = "text"

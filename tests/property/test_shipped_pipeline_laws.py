@@ -123,6 +123,7 @@ def _of_each_pane(pcoll: df.PCollection[Any]) -> df.PCollection[Any]:
     return early | "each" >> df.CombinePerKey(sum) | "all" >> df.CombinePerKey(sum)
 
 
+@pytest.mark.slow
 def test_wrong_pipelines_are_caught() -> None:
     elements = our.elements()
 

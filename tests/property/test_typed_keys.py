@@ -251,6 +251,7 @@ def test_bytes_never_change(key: Any, encoded: str) -> None:
     assert encoded == encode_key(key).hex()
 
 
+@pytest.mark.slow
 def test_bytes_are_the_same_in_another_process() -> None:
     """With other hashes of texts."""
     program = (

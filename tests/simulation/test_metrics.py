@@ -220,6 +220,7 @@ def test_a_batch_counts_what_the_direct_runner_does(tries: int | None, seed: int
     assert directly(chosen, seed) == ours, f"seed={seed}"
 
 
+@pytest.mark.slow
 def test_a_worker_that_counts_what_is_not_committed_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

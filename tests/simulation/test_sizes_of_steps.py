@@ -147,6 +147,7 @@ def test_a_record_that_is_too_large_is_refused_by_name() -> None:
         run(build, value_bytes_max=20 * RECORD_BYTES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails between them."""
@@ -156,6 +157,7 @@ def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.Mon
     assert simulate(pipeline, seeds=range(1, SEEDS + 1)).faults.total() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_what_is_too_large_is_refused_and_goes_on_with_a_larger_limit(pipeline: str) -> None:
     """Results are those of a run that was never refused; and nothing that the store refuses is ever sent to it."""

@@ -57,6 +57,7 @@ def bytes_in(value: Any) -> Iterator[bytes]:
             yield from bytes_in(each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_no_stream_names_a_module_of_ours(name: str, named: list[str]) -> None:
     simulate(name, seeds=by_profile(dev=1, ci=4, nightly=100))

@@ -166,6 +166,7 @@ def unpacked(shipment: Shipment) -> tuple[Any, ...]:
     return target, head, [(part, n, [*decode_partials(each, None)]) for part, n, each in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 @costly(len(PIPELINES))
 @given(seed=SEEDS)
@@ -243,6 +244,7 @@ def check_batch(name: str, seed: int, upgrade: Format) -> SimulatedBatch:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DETERMINISTIC)
 @costly(len(DETERMINISTIC))
 @given(seed=SEEDS)

@@ -329,6 +329,7 @@ def test_elements_of_the_pipeline_are_its_input(one: Any, other: Any) -> None:
         opened(built(other), store)
 
 
+@pytest.mark.slow
 def test_elements_have_the_same_name_in_every_process() -> None:
     """Sets and texts have another order and hash in each."""
     code = (
