@@ -60,7 +60,7 @@ class RangeWriter:
     """Owns one range for one attempt; owned by the thread that made it.
 
     Args:
-        store: closed with the writer.
+        store: left open, but for an error.
         job: that the range belongs to.
         range_id: of the range.
         owner: unique among the attempts.
@@ -133,7 +133,9 @@ class RangeWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._store.close()
+        if exc is not None:
+            # What was going on in its session is not known.
+            self._store.close()
 
     @property
     def read_so_far(self) -> ReadSoFar:

@@ -18,7 +18,6 @@ from runners.batch.failures import Failure, FailureAccumulator, failure_of, is_t
 from runners.batch.range_task import RangeTask, Shipment, TaskSettings
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import Store
-from runners.registry import open_store
 from runners.spark.driver_log import LogTarget
 from runners.spark.shipped_plan import ShippedPlan
 from runners.spark.whole_input import BrokenInputError
@@ -48,7 +47,7 @@ class Work:
     plan: Broadcast[ShippedPlan]
     failures: FailureAccumulator
     attempts_max: int
-    connect: Callable[[str], Store] = open_store
+    connect: Callable[[str], Store]
     step_timeout_ms: int | None = None
     log: LogTarget | None = None
     can_fork: bool = False

@@ -8,19 +8,19 @@ results are in the store.
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
 
 import attrs
 from pyspark import RDD, InheritableThread, SparkContext
 
 from runners.batch.failures import FailureAccumulator, FailuresParam, raise_failure
+from runners.batch.kept_store import KeptStore
 from runners.batch.range_task import Shipment, TaskSettings
 from runners.batch.tasks import GroupingWave, SourceWave, SplitTask, Work
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.store.port import JobRow, Store
+from runners.millwheel.store.port import JobRow
 from runners.progress import ProgressDisplay
-from runners.registry import open_store
 from runners.spark.driver_log import driver_log
 from runners.spark.interrupted import interrupts_deferred
 from runners.spark.prepared_job import PreparedJob
@@ -54,7 +54,7 @@ def run_waves(
     progress: ProgressDisplay,
     *,
     step_timeout_ms: int | None = None,
-    connect: Callable[[str], Store] = open_store,
+    incarnation: str | None = None,
 ) -> None:
     """Run every wanted range.  An interrupt stops the Spark job and is raised again.
 
@@ -64,7 +64,7 @@ def run_waves(
         settings: of the tasks.
         progress: shows how far the Spark job is.
         step_timeout_ms: how long user code may be at work on one bundle, in milliseconds; None: as long as it likes.
-        connect: opens their store.
+        incarnation: of their store, the only one to work with; None: whichever is there.
 
     Raises:
         DataflowError: what a task raised, with its traceback as the cause.
@@ -82,7 +82,7 @@ def run_waves(
         step_timeout_ms=step_timeout_ms,
         log=log.target(settings.job),
         can_fork=True,
-        connect=connect,
+        connect=KeptStore(incarnation),
     )
     layout = settings.layout
     try:

@@ -69,6 +69,7 @@ from tests.conformance.broken_adapters.on_postgres import (
     looks_up_fenced_ranges_only,
     numbers_each_portion_anew,
     sends_to_the_retired,
+    takes_over_by_numbers_of_whichever_version,
     takes_ranges_as_they_are,
     writes_one_portion,
 )
@@ -269,6 +270,10 @@ def test_suite_rejects(broken: type[MemoryStore], check: str) -> None:
         (numbers_each_portion_anew, "values_are_not_too_large_together"),
         (writes_one_portion, "values_are_not_too_large_together"),
         (compacts_what_comes_with_it, "the_journal_goes_when_it_is_compacted"),
+        (
+            takes_over_by_numbers_of_whichever_version,
+            "a_connection_follows_a_job_that_is_made_anew",
+        ),
         (looks_up_fenced_ranges_only, "a_commit_may_name_ranges_that_others_have_made"),
         (commits_whatever_is_relied_on, "a_delivery_of_a_commit_that_is_gone_is_refused"),
         (commits_whatever_is_relied_on, "an_acknowledgement_of_a_commit_that_is_gone_is_refused"),

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import dataflow as df
@@ -17,6 +18,7 @@ from runners.batch import BatchRunner, waves
 from runners.batch.range_writer import RangeWriter
 from runners.errors import TableOwnedError, UnrepeatableError
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.store.port import Store
 from runners.registry import forget_job, open_store
 from tests.batch_jobs import POINTS, SCORES, Batch, Build, note, notes, once, windowed, write
 from tests.waiting import until
@@ -276,6 +278,29 @@ def test_what_may_pass_is_tried_four_times(batch: Batch, tmp_path: Path, failure
         assert len(notes(tries)) == 4
 
 
+def test_a_worker_process_keeps_its_connection(batch: Batch) -> None:
+    """Dozens of tasks, and hardly more sessions of the server than there are workers."""
+
+    def build(p: df.Pipeline) -> None:
+        for number in range(4):
+            pairs = p | f"read {number}" >> df.Create([(key, 1) for key in range(20)])
+            sums = pairs | f"sum {number}" >> df.CombinePerKey(sum)
+            rows = sums | f"rows {number}" >> df.Map(lambda pair: {"total": pair[1]})
+            rows | f"write {number}" >> write(f"rows_{number}", "total")
+
+    with psycopg.connect(batch.store, autocommit=True) as admin:
+
+        def sessions() -> int:
+            asked = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
+            (found,) = admin.execute(asked).fetchone() or (0,)
+            return int(found)
+
+        result = batch.run(build, partitions=4)
+        assert [len(result.read_table(f"rows_{number}")) for number in range(4)] == [20] * 4
+        assert len([each for several in batch.finished().values() for each in several]) >= 32
+        assert sessions() <= 20
+
+
 def test_an_older_attempt_is_fenced_by_the_store(batch: Batch, tmp_path: Path) -> None:
     # Two attempts at the one split of a job that a killed driver left behind.
     def build(p: df.Pipeline) -> None:
@@ -290,10 +315,15 @@ def test_an_older_attempt_is_fenced_by_the_store(batch: Batch, tmp_path: Path) -
     table = TableSpec(name="rows", columns={"total": int})
     writes = [TableWrite(table=table, inserts=[(1,)])]
 
-    def attempt(owner: str) -> RangeWriter:
-        return RangeWriter(open_store(batch.store), "job", RangeId(computation, 0), owner)
+    def attempt(store: Store, owner: str) -> RangeWriter:
+        return RangeWriter(store, "job", RangeId(computation, 0), owner)
 
-    with attempt("first") as first, attempt("second") as second:
+    with (
+        closing(open_store(batch.store)) as one,
+        closing(open_store(batch.store)) as another,
+        attempt(one, "first") as first,
+        attempt(another, "second") as second,
+    ):
         first.write(writes)
         second.write(writes)
         second.commit(is_last=True)

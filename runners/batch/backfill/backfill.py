@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 
 import attrs
 
@@ -20,7 +19,7 @@ from runners.millwheel.control.backfill_progress import (
     check_may_be_loaded,
     go_live,
 )
-from runners.millwheel.store.port import JobRow, Store
+from runners.millwheel.store.port import JobRow
 from runners.progress import ProgressDisplay, print_line
 from runners.registry import open_store
 from runners.spark.job_keeper import JobKeeper
@@ -94,7 +93,9 @@ class Backfill:
                 try:
                     self._run_waves(prepared)
                     keeper.check()
-                    with closing(bound_store(prepared.incarnation)(prepared.dsn)) as store:
+                    with closing(
+                        open_store(prepared.dsn, incarnation=prepared.incarnation)
+                    ) as store:
                         go_live(store, self.job)
                 except StoreRestartedError as error:
                     # The positions of splits may be lost, and partials made of them be on their way: neither counts.
@@ -128,13 +129,8 @@ class Backfill:
                 settings,
                 progress,
                 step_timeout_ms=self._stream.step_timeout_ms,
-                connect=bound_store(prepared.incarnation),
+                incarnation=prepared.incarnation,
             )
-
-
-def bound_store(incarnation: str) -> Callable[[str], Store]:
-    """A function that opens a store by its DSN, if it is still that incarnation."""
-    return partial(open_store, incarnation=incarnation)
 
 
 class _LiveError(Exception):

@@ -229,6 +229,28 @@ def check_an_old_version_gets_no_range(connect: StoreFactory) -> None:
     expect_equal({*store.acquire(JOB, [LOW], "new", 1)}, {LOW}, "ranges for the version there is")
 
 
+def check_a_connection_follows_a_job_that_is_made_anew(connect: StoreFactory) -> None:
+    """What a connection has learnt of a job does not lead it to ranges that are gone, or have another name now."""
+    store, other = connect(), connect()
+    _used(store)
+    before = store.acquire(JOB, [_TOTAL, LOW], "old", 0)
+    other.update_job(
+        _update(other, _second("total", "count", "read"), count="total", total="count", read="read")
+    )
+    acquire = partial(store.acquire, JOB, [_TOTAL, LOW], "old", 0)
+    expect_error(JobMismatchError, acquire, "ranges of the version before")
+    # Each has the name of the other now.
+    (taken,) = store.acquire(JOB, [LOW], "new", 1).values()
+    expect_equal(taken.row.range_id, LOW, "the range")
+    expect_equal(taken.row.bundle, before[_TOTAL].row.bundle, "the bundles of the range")
+    for version in (1, None):
+        other.reset_job(JOB)
+        expect_error(StoreError, partial(store.acquire, JOB, [LOW], "old", version), "no job")
+    other.open_job(_first())
+    (taken,) = store.acquire(JOB, [LOW], "anew", 0).values()
+    expect_equal(taken.row.bundle, 0, "the bundles of a new job")
+
+
 def check_update_keeps_shapes(connect: StoreFactory) -> None:
     """Ranges that were split stay as they are, with their handovers, under a new name too."""
     store = connect()

@@ -47,6 +47,16 @@ def looks_up_fenced_ranges_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PostgresStore, "_ids_of", numbers)
 
 
+def takes_over_by_numbers_of_whichever_version(patch: pytest.MonkeyPatch) -> None:
+    """Looks for ranges by the numbers that they had when the connection looked last."""
+    load = PostgresStore._load
+
+    def known(store: PostgresStore, job: str) -> JobIds | None:
+        return store._ids.get(job) or load(store, job)
+
+    patch.setattr(PostgresStore, "_load", known)
+
+
 def commits_whatever_is_relied_on(patch: pytest.MonkeyPatch) -> None:
     """Does not look whether commits of other ranges are there that a commit relies on."""
     relied_on = statements._relied_on

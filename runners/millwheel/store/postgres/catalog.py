@@ -62,9 +62,14 @@ class NumberedRange:
 
 @attrs.frozen(kw_only=True)
 class JobIds:
-    """The numbers of one job."""
+    """The numbers of one job.
+
+    Attributes:
+        version: of the job when they were read; in another one a number may be that of a range with another name.
+    """
 
     job: str
+    version: int
     number: int
     ranges: Mapping[RangeId, NumberedRange]
     computations: Mapping[str, int]
@@ -133,6 +138,7 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
     )
     ids = JobIds(
         job=job,
+        version=version,
         number=number,
         ranges=numbered,
         computations={r.computation: n.computation_number for r, n in numbered.items()},

@@ -19,7 +19,7 @@ import psycopg
 
 from dataflow.table import Row, TableSpec
 from runners.core.tables.changelog import check_write
-from runners.errors import StoreUnreachableError
+from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.channel_ends import lost_by
@@ -175,6 +175,11 @@ class PostgresStore(
         version: int | None = None,
     ) -> Mapping[RangeId, TakenRange]:
         """Move every token first, then read; a session that does not release its locks is ended."""
+        known = self._ids.get(job)
+        if known and known.version == version and known.ranges.keys() >= set(range_ids):
+            taken = self._take_over(known, range_ids, owner, version)
+            if taken is not None:
+                return taken
         ids = self._load(job)
         if ids is None:
             raise unknown_job(job)
@@ -184,10 +189,22 @@ class PostgresStore(
             if found is None:
                 raise unknown_job(job)
             check_version(job, version, found[0].version)
-        self._ids[job], taken = self._transact(
+        taken = self._take_over(ids, range_ids, owner, version)
+        if taken is None:
+            raise StoreError(f"job {job} was reset or updated", hint="open the job again")
+        return taken
+
+    def _take_over(
+        self, ids: JobIds, range_ids: Sequence[RangeId], owner: str, version: int | None
+    ) -> Mapping[RangeId, TakenRange] | None:
+        """Take ranges over by numbers that may be those of a job that is gone: then None, and nothing was done."""
+        found = self._transact(
             lambda opened: takeover.take_over(opened, ids, range_ids, owner, version),
             locks=[ids.range(range_id).number for range_id in range_ids],
         )
+        if found is None:
+            return None
+        self._ids[ids.job], taken = found
         return taken
 
     def commit(self, production: Production) -> CommitOutcome:

@@ -45,7 +45,7 @@ def take_over(
     range_ids: Sequence[RangeId],
     owner: str,
     version: int | None,
-) -> tuple[JobIds, Mapping[RangeId, TakenRange]]:
+) -> tuple[JobIds, Mapping[RangeId, TakenRange]] | None:
     """Lock, move the tokens, then read.  Inside a transaction.
 
     Args:
@@ -56,15 +56,14 @@ def take_over(
         version: of the job that it was started for; None: any.
 
     Returns:
-        The numbers of the job as of now, and what each range has.
+        The numbers of the job as of now, and what each range has; None: a range is not, or no longer, there.
 
     Raises:
         JobMismatchError: the job has another version.
-        StoreError: a range is not, or no longer, there.
     """
     numbers = [ids.range(range_id).number for range_id in range_ids]
     if not _lock_families(connection, numbers):
-        raise StoreError(f"job {ids.job} was reset or updated", hint="open the job again")
+        return None
     # An update locks all fences, so the version stays what it is from here on.
     for (stored,) in connection.execute(QUERIES["read_version"], {"job_id": ids.number}):
         check_version(ids.job, version, stored)
