@@ -11,7 +11,7 @@ from hypothesis import settings
 _PROFILE = settings.get_current_profile_name()
 _EXAMPLES = settings.get_profile(_PROFILE).max_examples
 #: In CI: of all the cells of a test together.
-_LENGTHY, _COSTLY, _STATED = 8, 60, 800
+_LENGTHY, _COSTLY, _STATED = 8, 40, 500
 #: And of each cell at least: as many as in the daily loop, or more.
 _LEAST_LENGTHY, _LEAST = 4, 15
 #: In the daily loop: of each cell.
