@@ -90,6 +90,14 @@ class AsyncCalls:
             return self._run(coroutine)
         return self._thread.submit(self._run, coroutine).result()
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait, while other calls go on.
+
+        Args:
+            seconds: how long.
+        """
+        await asyncio.sleep(seconds)
+
     def close(self) -> None:
         """Close the loop."""
         loop, self._loop, self._process = self._loop, None, 0

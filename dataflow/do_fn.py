@@ -272,6 +272,14 @@ class ConcurrentCalls(Protocol):
         """
         ...
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait in asynchronous code.
+
+        Args:
+            seconds: how long.
+        """
+        ...
+
     def close(self) -> None:
         """End what it runs calls with."""
         ...

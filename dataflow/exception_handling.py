@@ -70,12 +70,20 @@ class ExceptionHandling:
     on_failure_callback: Callable[[BaseException, Any], object] | None = None
 
     def wait(self, attempt: int) -> None:
-        """Wait before an element is tried again: twice as long each time.
+        """Wait before an element is tried again.
 
         Args:
             attempt: 1 for the first time that it is tried again.
         """
-        time.sleep(self.retry_delay_us * 2 ** (attempt - 1) / 1_000_000)
+        time.sleep(self.delay_s(attempt))
+
+    def delay_s(self, attempt: int) -> float:
+        """How long to wait before an element is tried again, in seconds: twice as long each time.
+
+        Args:
+            attempt: 1 for the first time that it is tried again.
+        """
+        return float(self.retry_delay_us << (attempt - 1)) / 1_000_000
 
     def bad(self, element: Any, error: BaseException, transform: str) -> BadElement:
         """An element that has failed for the last time; tells the callback of it.
@@ -87,10 +95,7 @@ class ExceptionHandling:
         """
         if self.on_failure_callback is not None:
             self.on_failure_callback(error, element)
-        frames = user_traceback(error.__traceback__)
-        lines = traceback.format_exception(type(error), error, frames, chain=False)
-        name = type(error).__qualname__
-        return BadElement(element, Failure(name, error_text(error), _lines(lines), transform))
+        return BadElement(element, failure_of(error, transform))
 
     def bad_record(self, aside: SetAside, transform: str) -> BadElement | None:
         """A record that a reader has set aside; None if the class of its exception is not handled.
@@ -108,6 +113,18 @@ class ExceptionHandling:
         found = self.bad(element, error, transform)
         message = f"{aside.error.fact}\n{aside.error.detail}".strip()
         return BadElement(element, found.failure._replace(message=message, origin=origin))
+
+
+def failure_of(error: BaseException, transform: str) -> Failure:
+    """An exception as it is kept of an element.
+
+    Args:
+        error: what user code has raised.
+        transform: the label of its transform.
+    """
+    frames = user_traceback(error.__traceback__)
+    lines = traceback.format_exception(type(error), error, frames, chain=False)
+    return Failure(type(error).__qualname__, error_text(error), _lines(lines), transform)
 
 
 def _lines(parts: Iterable[str]) -> tuple[str, ...]:

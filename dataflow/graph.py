@@ -93,6 +93,8 @@ class StatefulParDo:
         tags, allowed_timestamp_skew_us, arguments: as for `ParDo`.
         is_time_sorted: whether the pairs of a key and window are seen in the order of event times on every runner, and
             not of arrival where there is one.
+        handling: what becomes of elements and timers that it fails on; they have the output `FAILURES`, beside
+            ``tags``, and change no state.  None: the runner decides.
     """
 
     fn: DoFn
@@ -100,6 +102,7 @@ class StatefulParDo:
     allowed_timestamp_skew_us: int = 0
     is_time_sorted: bool = False
     arguments: ExtraArguments = NO_ARGUMENTS
+    handling: ExceptionHandling | None = None
 
 
 @attrs.frozen

@@ -13,9 +13,11 @@ from dataflow.do_fn import CallableDoFn, DoFn, Shape
 from dataflow.errors import TooManyFailuresError
 from dataflow.exception_handling import ExceptionHandling
 from dataflow.graph import MAIN, AssignWindows, Flatten, Group, Operation, ParDo, Read
+from dataflow.upstream import windows_of
 from triggers.accumulation import AccumulationMode
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.window import GLOBAL_WINDOW
+from windowing.window_fn import MergingWindowFn
 
 #: `dataflow.pipeline` stands above this, and calls it.
 Pipeline = Any
@@ -39,7 +41,7 @@ class HandledOperation:
 
 
 def failures_of(pipeline: Pipeline, handled: Sequence[HandledOperation]) -> PCollection:
-    """The failures of all operations of a transform; in the global window if they are windowed differently.
+    """The failures of all operations of a transform; in the global window if they are in different windows.
 
     Args:
         pipeline: that is being built.
@@ -49,14 +51,25 @@ def failures_of(pipeline: Pipeline, handled: Sequence[HandledOperation]) -> PCol
     if len(found) == 1:
         return found[0]
     retracted_by = next((by for each in found if (by := each.node.retracted_by)), None)
-    strategy = found[0].node.strategy
-    if any(each.node.strategy != strategy for each in found):
+    strategy = _common_strategy(pipeline, found)
+    if strategy is None:
         strategy = WindowingStrategy()
         found = [
             _assigned(pipeline, each, strategy, f"{number}") for number, each in enumerate(found, 1)
         ]
     with pipeline.labelled("failures"):
         return pipeline.add_operation(Flatten(), found, strategy, retracted_by=retracted_by)[MAIN]
+
+
+def _common_strategy(pipeline: Pipeline, pcolls: Sequence[PCollection]) -> WindowingStrategy | None:
+    """The strategy of collections in the same windows, some grouped and some not; None if they are in others."""
+    strategies = {each.node.strategy for each in pcolls}
+    if len(strategies) == 1:
+        return pcolls[0].node.strategy  # type: ignore[no-any-return]
+    windows = {windows_of(pipeline.graph(), each.node) for each in pcolls}
+    is_merging = any(isinstance(each, MergingWindowFn) for found in windows for each in found)
+    frozen = {each.frozen() for each in strategies}
+    return frozen.pop() if len(windows) == len(frozen) == 1 and not is_merging else None
 
 
 def add_threshold(

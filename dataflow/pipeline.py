@@ -26,6 +26,7 @@ from dataflow.graph import (
     PCollectionNode,
     PipelineGraph,
     Read,
+    StatefulParDo,
     TransformNode,
 )
 from dataflow.handled_outputs import HandledOperation, add_threshold, failures_of
@@ -329,15 +330,10 @@ class Pipeline:
             retracted_by: the grouping that may retract its outputs; None: none may.
 
         Raises:
-            PipelineError: an input is of another pipeline, or failures of asynchronous code are to be handled.
+            PipelineError: an input is of another pipeline.
         """
         handled = self._handled
-        if handled is not None and isinstance(operation, Read | ParDo):
-            if isinstance(operation, ParDo) and operation.concurrent is not None:
-                raise PipelineError(
-                    f"{self.here()} is asynchronous, and with_exception_handling does not handle its failures",
-                    hint="catch them in it, and emit a df.TaggedOutput for each element that fails",
-                )
+        if handled is not None and isinstance(operation, Read | ParDo | StatefulParDo):
             operation = attrs.evolve(operation, handling=handled.handling)
             tags = (*tags, FAILURES)
         if isinstance(operation, Read):
@@ -365,7 +361,7 @@ class Pipeline:
                 )
         self._transforms.append(
             TransformNode(
-                label="/".join(self._scope),
+                label=self.path,
                 location=self._location,
                 operation=operation,
                 inputs=tuple(pcoll.node.id for pcoll in inputs),
@@ -407,24 +403,35 @@ class Pipeline:
         if not operations:
             raise PipelineError(
                 f"{self.here()} has no exceptions that could be handled",
-                detail="handled are functions and the process of a DoFn without state, and reads",
+                detail="handled are functions, DoFns, combine functions and reads",
                 hint="put what can fail into a df.Map before it, and handle that; or keep dead letters of the whole "
                 "stage, with df.Pipeline(..., tries_per_record=3)",
             )
-        self._handled = None
-        try:
+        with self.without_handling():
             if handling.threshold < 1:
                 for number, each in enumerate(operations, 1):
                     with self.labelled(f"threshold {number}"):
                         add_threshold(self, each, handling)
             failures = failures_of(self, operations)
-        finally:
-            self._handled = outer
         if isinstance(output, PCollection):
             return PCollectionTuple({main_tag: output, dead_letter_tag: failures})
         if isinstance(output, PCollectionTuple):
             return output.with_output(dead_letter_tag, failures)
         return output, failures
+
+    @property
+    def handling(self) -> ExceptionHandling | None:
+        """How the transform that is being applied handles exceptions, for its `expand`; None: it does not."""
+        return None if self._handled is None else self._handled.handling
+
+    @contextmanager
+    def without_handling(self) -> Iterator[None]:
+        """Have nothing handled that is added meanwhile: it has no user code, or handles what that raises itself."""
+        outer, self._handled = self._handled, None
+        try:
+            yield
+        finally:
+            self._handled = outer
 
     @contextmanager
     def written_at(self, location: str) -> Iterator[None]:
@@ -435,9 +442,14 @@ class Pipeline:
         finally:
             self._location = outer
 
+    @property
+    def path(self) -> str:
+        """The label of the transform that is being applied, with those of the transforms that it is part of."""
+        return "/".join(self._scope)
+
     def here(self) -> str:
         """The name, for an error, of the transform that is being applied."""
-        return f"transform {'/'.join(self._scope)!r} ({self._location})"
+        return f"transform {self.path!r} ({self._location})"
 
     def labelled(self, label: str) -> AbstractContextManager[None]:
         """A scope of its own for operations that a transform is made of.

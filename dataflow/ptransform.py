@@ -72,9 +72,16 @@ class PTransform(ABC, Generic[InT_contra, OutT_co]):
         In a composite it is that of every step with a function or a `DoFn`, and of every read; ``failure.transform``
         says which.  Of a source ``element`` is the record, or its text, and ``failure.origin`` has the file and line.
 
-        Calls of `DoFn.process` and of functions are handled, not those of the other hooks of a `DoFn`, of a stateful
-        `DoFn`, or of a `CombineFn`.  The main output is that of the transform; it has none of what the call emitted
-        for a bad element.
+        Handled are calls of functions, asynchronous or not, of `DoFn.process`, of timers and of the expiration of
+        windows, and of a `CombineFn`; not those of the other hooks of a `DoFn`.  The main output is that of the
+        transform; it has none of what the call emitted for a bad element.
+
+        A call of a stateful `DoFn` that fails leaves state and timers as they were, for the price of a copy of the
+        key's state for each call; a timer that fails is an element ``(key, its name)``.
+
+        Of combining, an element is bad on which the `CombineFn` fails alone, with nothing added yet.  What fails only
+        with others, or when the result is extracted, makes its key bad: ``(key, text)``, where the text shows what was
+        being combined.
 
         Args:
             main_tag: of the main output in the result.
@@ -87,9 +94,9 @@ class PTransform(ABC, Generic[InT_contra, OutT_co]):
                 window of a stream there is no end, so give windows there.
             retries: how often an element is tried again before it is bad.
             retry_delay: how long that waits, the first time; each further time it waits twice as long.  The worker
-                does nothing else meanwhile.
+                does nothing else meanwhile, but for other calls of asynchronous code.
             on_failure_callback: called with the exception and the element when it is bad; again when the bundle is
-                tried again.
+                tried again.  For a group that cannot be combined it is called with the text alone.
 
         Raises:
             PipelineError: an argument is something else; when applied, there is nothing to handle.

@@ -15,12 +15,10 @@ from typing import Any
 import attrs
 
 from dataflow.errors import PipelineError
-from dataflow.graph import AssignWindows, PipelineGraph, Read
 from dataflow.pipeline import PCollection
-from dataflow.strategy_checks import nearest
 from dataflow.times import in_words
+from dataflow.upstream import windows_of
 from triggers.windowing_strategy import WindowingStrategy
-from windowing.global_windows import GlobalWindows
 from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
 
 _SHOWN_MAX = 60
@@ -44,7 +42,7 @@ def common_strategy(
     strategies = {name: each.node.strategy for name, each in pcolls.items()}
     pipeline = next(iter(pcolls.values())).pipeline
     graph = pipeline.graph()
-    windows = {name: windows_of(graph, each) for name, each in pcolls.items()}
+    windows = {name: windows_of(graph, each.node) for name, each in pcolls.items()}
     is_same_but_windows = len({each.frozen() for each in strategies.values()}) == 1
     have_same_windows = len(set(windows.values())) == 1
     if len(set(strategies.values())) == 1 and (have_same_windows or not is_join):
@@ -67,23 +65,6 @@ def common_strategy(
             "from its lists what the grouping would emit; or group each input, and join results of the same windows",
         )
     return next(iter(strategies.values())).frozen()
-
-
-def windows_of(graph: PipelineGraph, pcoll: PCollection[Any]) -> frozenset[WindowFn]:
-    """The window functions that gave the elements their windows.
-
-    Args:
-        graph: of the pipeline.
-        pcoll: the collection.
-    """
-    strategy = pcoll.node.strategy
-    if not _is_frozen(strategy):
-        return frozenset({strategy.window_fn})
-    origins = nearest(graph, pcoll.node.id, AssignWindows | Read)
-    return frozenset(
-        each.operation.window_fn if isinstance(each.operation, AssignWindows) else GlobalWindows()
-        for each in origins
-    )
 
 
 def _is_frozen(strategy: WindowingStrategy) -> bool:

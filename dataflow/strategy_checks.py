@@ -25,7 +25,7 @@ Windows of event time over elements whose event times nobody gives: all would be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -39,12 +39,12 @@ from dataflow.graph import (
     ParDo,
     PipelineGraph,
     Read,
-    SideInputs,
     StatefulParDo,
     TransformNode,
 )
 from dataflow.pipeline import PCollection
 from dataflow.times import duration_text, in_words
+from dataflow.upstream import nearest, nearest_if
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import EarlyFirings
 from triggers.windowing_strategy import WindowingStrategy
@@ -90,7 +90,7 @@ def check_event_times(pcoll: PCollection[Any], window_fn: WindowFn) -> None:
     if not window_fn.needs_event_time:
         return
     here, graph = pcoll.pipeline.here(), pcoll.pipeline.graph()
-    for origin in _nearest_if(graph, pcoll.node.id, _may_set_times):
+    for origin in nearest_if(graph, pcoll.node.id, _may_set_times):
         operation = origin.operation
         if isinstance(operation, Read) and not operation.source.has_event_times:
             raise PipelineError(
@@ -261,36 +261,6 @@ def _upstream(graph: PipelineGraph, pcollection: int) -> Iterator[TransformNode]
             seen.add(node.label)
             yield node
             ahead.extend(producers[each] for each in node.inputs)
-
-
-def nearest(graph: PipelineGraph, pcollection: int, kinds: Any) -> Iterator[TransformNode]:
-    """Upstream of a collection, the first transforms on each way whose operation is of such a kind.
-
-    Args:
-        graph: of the pipeline.
-        pcollection: the index of the collection in it.
-        kinds: the classes of operations that are looked for.
-    """
-    return _nearest_if(graph, pcollection, lambda node: isinstance(node.operation, kinds))
-
-
-def _nearest_if(
-    graph: PipelineGraph, pcollection: int, is_one: Callable[[TransformNode], bool]
-) -> Iterator[TransformNode]:
-    producers = {each: node for node in graph.transforms for each in node.outputs.values()}
-    ahead = [producers[pcollection]]
-    seen: set[str] = set()
-    while ahead:
-        node = ahead.pop()
-        if node.label in seen:
-            continue
-        seen.add(node.label)
-        if is_one(node):
-            yield node
-        else:
-            # Side inputs have windows of their own, which are not those of the elements.
-            inputs = node.inputs[:1] if isinstance(node.operation, SideInputs) else node.inputs
-            ahead.extend(producers[each] for each in inputs)
 
 
 def _warn(fact: str, *, detail: str, hint: str) -> None:

@@ -4,14 +4,19 @@ The driver makes frames of the text again, so that an error is shown alike on al
 are read from the files of the driver.
 """
 
+import os
 import re
 import traceback
+from pathlib import Path
 from types import CodeType, TracebackType
 
 from dataflow.errors import DataflowError
 from windowing.user_frames import user_traceback
 
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+#: The folders of this package.
+_ROOT = Path(__file__).parents[1]
+_OWN = tuple(f"{_ROOT / each}{os.sep}" for each in ("windowing", "triggers", "dataflow", "runners"))
 #: The first byte of an entry of a code's table of lines that says nothing of columns, for so many units at most.
 _NO_COLUMNS, _UNITS_MAX = 0x80 | 13 << 3, 8
 
@@ -57,11 +62,16 @@ def _frame(
 ) -> TracebackType | None:
     """A frame that looks like one of the worker's, in front of those that follow it."""
     try:
-        exec(_raising(file, line, function), {"__name__": "worker"})  # noqa: S102 - our own code
+        exec(_raising(file, line, function), {"__name__": _module(file)})  # noqa: S102 - our own code
     except ZeroDivisionError as error:
         raised = error.__traceback__.tb_next  # type: ignore[union-attr]
         return TracebackType(following, raised.tb_frame, raised.tb_lasti, line)  # type: ignore[union-attr]
     return following
+
+
+def _module(file: str) -> str:
+    """The name of a module for the frame of a file: ours is known by it, and is not shown."""
+    return f"{__package__}.worker" if file.startswith(_OWN) else "worker"
 
 
 def _raising(file: str, line: int, function: str) -> CodeType:

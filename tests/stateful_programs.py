@@ -1,6 +1,6 @@
 """Random programs of state and timer operations: a DoFn that runs them, and an interpreter that knows nothing of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -288,11 +288,16 @@ class Engine:
         *,
         is_time_sorted: bool = False,
         tries: int | None = None,
+        handled: Mapping[str, Any] | None = None,
     ) -> "Engine":
+        """Of one DoFn; ``handled`` are the arguments of its `with_exception_handling`, if it has that."""
         pipeline = df.Pipeline(DirectRunner())
         collection: Any = pipeline | df.Read(ScriptedSource([]))
         collection = collection | window_into if window_into else collection
-        collection | "stateful" >> df.ParDo(fn)
+        transform: Any = df.ParDo(fn)
+        if handled is not None:
+            transform = transform.with_exception_handling(**handled)
+        collection | "stateful" >> transform
         execution = plan(pipeline.graph())
         return cls(
             GroupingStage(

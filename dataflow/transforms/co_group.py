@@ -70,7 +70,9 @@ class CoGroupByKey(PTransform[Any, Any]):
             else dict(zip(map(str, range(len(pcoll))), pcoll, strict=True))
         )
         names = tuple(by_name)
-        groups = together(by_name) | "group" >> CombinePerKey(CoGroupFn(names))
+        tagged = together(by_name)
+        with tagged.pipeline.without_handling():
+            groups = tagged | "group" >> CombinePerKey(CoGroupFn(names))
         return groups | "by tag" >> Map(_ByTag(names) if is_named else _in_order)
 
 

@@ -12,11 +12,11 @@ from dataflow.errors import PipelineError
 from dataflow.graph import AssignWindows, Read
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform, changed
-from dataflow.strategy_checks import nearest
 from dataflow.transforms.counted import counted_at_the_end
 from dataflow.transforms.fanout import check_fanout
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey
+from dataflow.transforms.handled_combine import combine_handled
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.transforms.side_inputs import AsSingleton
@@ -30,6 +30,7 @@ from dataflow.type_vars import (
     SumOrExtreme,
     V,
 )
+from dataflow.upstream import nearest
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.global_windows import GlobalWindows
 
@@ -122,6 +123,14 @@ class CombineGlobally(PTransform[Any, Any], Generic[V, OutT, ResultT]):
         """
         if self._has_defaults:
             _check_global(pcoll)
+        handled = combine_handled(
+            pcoll,
+            self._combine_fn,
+            lambda combine_fn: changed(self, _combine_fn=combine_fn, label=None),
+            has_keys=False,
+        )
+        if handled is not None:
+            return handled
         combine = CombinePerKey(self._combine_fn)
         if self._shards is not None:
             combine = combine.with_hot_key_fanout(self._shards)

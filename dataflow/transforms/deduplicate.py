@@ -67,7 +67,8 @@ class DeduplicatePerKey(PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, V]]:
         """Add the stateful DoFn."""
         _check_input(pcoll)
-        return pcoll | "first" >> ParDo(_FirstFn(*self._durations_us))
+        with pcoll.pipeline.without_handling():
+            return pcoll | "first" >> ParDo(_FirstFn(*self._durations_us))
 
 
 class Deduplicate(PTransform[Any, Any]):
@@ -96,8 +97,9 @@ class Deduplicate(PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
         """Deduplicate with the element as key."""
         _check_input(pcoll)
-        pairs = pcoll | "key" >> Map(_beside_itself)
-        return pairs | "first" >> ParDo(_FirstFn(*self._durations_us)) | "value" >> Values()
+        with pcoll.pipeline.without_handling():
+            pairs = pcoll | "key" >> Map(_beside_itself)
+            return pairs | "first" >> ParDo(_FirstFn(*self._durations_us)) | "value" >> Values()
 
 
 def _beside_itself(element: Any) -> tuple[Any, Any]:

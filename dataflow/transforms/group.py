@@ -24,6 +24,7 @@ from dataflow.transforms.fanout import (
     divided,
     rejoined,
 )
+from dataflow.transforms.handled_combine import combine_handled
 from dataflow.type_vars import (
     V2,
     K,
@@ -98,7 +99,15 @@ class CombinePerKey(PTransform[Any, Any], Generic[V, OutT, ResultT]):
     @overload
     def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, OutT]]: ...
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
-        """Add the primitive, or the two of a fan-out."""
+        """Add the primitive, or the two of a fan-out; where exceptions are handled, with a step before and after."""
+        handled = combine_handled(
+            pcoll,
+            self._combine_fn,
+            lambda combine_fn: changed(self, _combine_fn=combine_fn, label=None),
+            has_keys=True,
+        )
+        if handled is not None:
+            return handled
         if self._fanout is None:
             return _add(pcoll, self._combine_fn)
         dumps_code(self._combine_fn, pcoll.pipeline.here())

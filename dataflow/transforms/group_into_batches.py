@@ -82,7 +82,8 @@ class GroupIntoBatches(PTransform[Any, Any]):
             "the lists that have been emitted could not be found again",
             "use df.GroupByKey(), or put df.ToChangelog() before it",
         )
-        return pcoll | "batch" >> ParDo(self._fn)
+        with pcoll.pipeline.without_handling():
+            return pcoll | "batch" >> ParDo(self._fn)
 
 
 class _BatchesFn(DoFn):

@@ -73,9 +73,12 @@ class Join(PTransform[Any, Any]):
         """Tag, flatten, group, and emit each pair by itself."""
         both = together(dict(zip((LEFT, RIGHT), pcoll, strict=True)))
         _check_that_pairs_meet(both)
-        return (
-            both | "join" >> CombinePerKey(JoinFn.of(self._join_type)) | "pairs" >> FlatMap(_pairs)
-        )
+        with both.pipeline.without_handling():
+            return (
+                both
+                | "join" >> CombinePerKey(JoinFn.of(self._join_type))
+                | "pairs" >> FlatMap(_pairs)
+            )
 
 
 def _pairs(group: tuple[Any, Pairs]) -> Iterator[tuple[Any, tuple[Any, Any]]]:

@@ -60,7 +60,8 @@ class Reshuffle(PTransform[Any, Any]):
             "an element and its retraction, or what replaces it, could change their order on the way",
             "put it before that grouping, or put df.ToChangelog() before it",
         )
-        return pcoll | "divide" >> _Divided() | "pass on" >> _PassedOn(pcoll.node.strategy)
+        with pcoll.pipeline.without_handling():
+            return pcoll | "divide" >> _Divided() | "pass on" >> _PassedOn(pcoll.node.strategy)
 
 
 @attrs.frozen(kw_only=True)

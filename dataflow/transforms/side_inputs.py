@@ -40,11 +40,11 @@ from dataflow.extra_arguments import ExtraArguments
 from dataflow.graph import MAIN, ParDo, SideInputs, SideWindows
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.same_windows import windows_of
 from dataflow.transforms.counted import counted_at_the_end
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import GroupByKey
 from dataflow.transforms.rewindowed import Rewindowed
+from dataflow.upstream import windows_of
 from dataflow.views import AsOne, ViewArgument, as_dict, as_list, as_multi_map
 from triggers.accumulation import AccumulationMode
 from triggers.trigger import EarlyFirings
@@ -285,7 +285,7 @@ class _Panes(PTransform[PCollection[Any], PCollection[Any]]):
         groups = pcoll | "key" >> key | GroupByKey()
         if has_latest:
             groups = groups | "latest" >> _Mapped(_latest, Shape.MAP)
-        has_ends = windows_of(pcoll.pipeline.graph(), pcoll) != {GlobalWindows()}
+        has_ends = windows_of(pcoll.pipeline.graph(), pcoll.node) != {GlobalWindows()}
         if self._is_watched and pcoll.is_bounded and not has_ends:
             empty = (
                 counted_at_the_end(pcoll)
@@ -304,7 +304,7 @@ def _window_fn(pcoll: PCollection[Any], side: SideInput, number: int) -> WindowF
             f"side input {number} of {here} is a PCollection of another pipeline",
             hint="build all of it on one Pipeline object",
         )
-    found = sorted(windows_of(graph, side.pcollection), key=repr)
+    found = sorted(windows_of(graph, side.pcollection.node), key=repr)
     what_to_do = (
         "give it one WindowInto before, e.g. df.WindowInto(df.GlobalWindows()) or "
         "df.WindowInto(df.FixedWindows(60))"
@@ -323,7 +323,9 @@ def _window_fn(pcoll: PCollection[Any], side: SideInput, number: int) -> WindowF
             hint=what_to_do,
         )
     is_global = isinstance(window_fn, GlobalWindows)
-    if not is_global and any(isinstance(each, GlobalWindows) for each in windows_of(graph, pcoll)):
+    if not is_global and any(
+        isinstance(each, GlobalWindows) for each in windows_of(graph, pcoll.node)
+    ):
         raise PipelineError(
             f"side input {number} of {here} has windows, and the elements that are to see it are in the global one",
             detail=f"its windows are {window_fn!r}; none of them has the end of time in it",

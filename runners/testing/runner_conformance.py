@@ -499,6 +499,54 @@ def _failures_of_a_source(p: df.Pipeline) -> df.PCollection[Any]:
     return [teams, places] | df.Flatten()
 
 
+class _Halving(_Adding):
+    """Half of the sum; fails on what is no number, and has no result for an odd sum."""
+
+    def add_input(self, accumulator: int, value: Any) -> int:
+        """Add a number."""
+        return accumulator + int(value)
+
+    def extract_output(self, accumulator: int) -> int:
+        """Half of the sum."""
+        if accumulator % 2:
+            raise ValueError("odd")
+        return accumulator // 2
+
+
+def _failures_of_combining(p: df.Pipeline) -> df.PCollection[Any]:
+    """By key, in shards too, and of all elements: what fails does not depend on how a group is divided."""
+    scores: list[Any] = [*((team, n) for n in range(20) for team in "ab"), ("a", 1), ("b", "?")]
+    pairs = p | df.Create(stamped((score, 5) for score in scores)) | MINUTE
+    combine = df.CombinePerKey(_Halving())
+    found: list[df.PCollection[Any]] = []
+    for name, each in [
+        ("keys", combine.with_exception_handling(threshold=0.6)),
+        ("shards", combine.with_hot_key_fanout(3).with_exception_handling()),
+        (
+            "all",
+            df.CombineGlobally(_Halving()).without_defaults().with_exception_handling(),
+        ),
+    ]:
+        inputs = pairs | f"values of {name}" >> df.Values() if name == "all" else pairs
+        good, bad = inputs | name >> each
+        texts = bad | f"texts of {name}" >> df.Map(
+            lambda each: (each.element, each.failure.exception)
+        )
+        found += [good, texts]
+    return found | df.Flatten()
+
+
+def _failures_of_async(p: df.Pipeline) -> df.PCollection[Any]:
+    """Each call by itself, and each once more."""
+    handled = df.Map(_inverse).with_exception_handling(retries=1, retry_delay=0, threshold=0.5)
+    good, bad = p | df.Create([0, 2, 5]) | "invert" >> handled
+    return [good, bad | df.Map(lambda each: (each.element, each.failure.exception))] | df.Flatten()
+
+
+async def _inverse(number: int) -> int:
+    return 10 // number
+
+
 #: The suite, in reading order.
 PROGRAMS: Sequence[Program] = (
     Program("arguments", _arguments, ["22m", "32m"]),
@@ -613,6 +661,31 @@ PROGRAMS: Sequence[Program] = (
         "with_exception_handling of a source",
         _failures_of_a_source,
         ["red", "blue", ("7", 3), ("soon,blue", 4)],
+    ),
+    Program(
+        "with_exception_handling of combining",
+        _failures_of_combining,
+        [
+            *[("b", 95), (("b", "?"), "ValueError"), (("a", "191"), "ValueError")] * 2,
+            ("?", "ValueError"),
+            ("381", "ValueError"),
+        ],
+    ),
+    Program(
+        "with_exception_handling of asynchronous calls",
+        _failures_of_async,
+        [5, 2, (0, "ZeroDivisionError")],
+    ),
+    Program(
+        "with_exception_handling of state",
+        state_programs.failed_calls,
+        [
+            (7, (3,)),
+            (3, (3, 4)),
+            (0, (3, 4, 3)),
+            (("account", 9), "overdrawn"),
+            (("account", 5), "overdrawn"),
+        ],
     ),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(

@@ -14,6 +14,7 @@ _ITEMS = df.BagStateSpec("items")
 _FIRST = df.WatermarkHoldStateSpec("first")
 _LATER = df.TimerFamilySpec("later", df.TimeDomain.EVENT, holds_watermark=True)
 _END = df.TimerSpec("end", df.TimeDomain.EVENT)
+_BALANCE = df.ReadModifyWriteStateSpec("balance")
 _LAST = df.ReadModifyWriteStateSpec("last", ttl=10)
 
 
@@ -187,3 +188,33 @@ def _by_ten_seconds(pairs: df.PCollection[Any]) -> df.PCollection[Any]:
 
 def _created(values: Iterable[tuple[Any, int]]) -> df.PTransform[df.Pipeline, df.PCollection[Any]]:
     return df.Create([df.TimestampedValue(value, at) for value, at in values])
+
+
+class _Paying(df.DoFn):
+    """Emits the balance of an account after each payment; has written it when a payment is too large."""
+
+    def process(
+        self,
+        element: tuple[str, int],
+        /,
+        balance: Any = df.DoFn.StateParam(_BALANCE),
+        items: Any = df.DoFn.StateParam(_ITEMS),
+    ) -> Iterator[Any]:
+        """Pay."""
+        _, amount = element
+        balance.write((balance.read() or 10) - amount)
+        items.add(amount)
+        yield balance.read(), tuple(items.read())
+        if balance.read() < 0:
+            raise ValueError("overdrawn")
+
+
+def failed_calls(p: df.Pipeline) -> df.PCollection[Any]:
+    """Balances, and the payments that were not made: each is as if it had never come."""
+    stream = TestStream()
+    for at, amount in enumerate((3, 9, 4, 5, 3)):
+        stream = stream.add_elements([df.TimestampedValue(("account", amount), at)])
+    handled = df.ParDo(_Paying()).with_exception_handling(threshold=0.5)
+    good, bad = p | "payments" >> stream | "pay" >> handled
+    elements = bad | df.Map(lambda each: (each.element, each.failure.message))
+    return [good, elements] | df.Flatten()

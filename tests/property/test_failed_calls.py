@@ -6,6 +6,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dataflow as df
 from tests.property.test_stateful_do_fns import CELLS, LATENESS_US, SIZE_US, into, stored
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Operation, Program, programs
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -96,7 +97,36 @@ def test_a_call_that_fails_leaves_nothing_behind(events: list[tuple[str, Any]]) 
 
 def check_failed_calls(events: list[tuple[str, Any]]) -> None:
     """The machine and its model, led through the same events."""
-    engine = Engine.of(Interpreted(), into(), tries=TRIES)
+    engine, model = led_through(events, Engine.of(Interpreted(), into(), tries=TRIES))
+
+    assert model.outputs == engine.emitted(WINDOW)
+    assert model.dead == len(engine.dead)
+    assert {TRIES} >= {letter.tries for letter in engine.dead}
+
+
+@given(EVENTS)
+def test_a_handled_call_that_fails_is_an_output_and_leaves_nothing_else_behind(
+    events: list[tuple[str, Any]],
+) -> None:
+    """Each attempt begins with the same state, and the last failure is what is emitted."""
+    check_handled_calls(events)
+
+
+def check_handled_calls(events: list[tuple[str, Any]]) -> None:
+    """The machine and its model, led through the same events."""
+    handled = {"exc_class": ValueError, "retries": TRIES - 1, "retry_delay": 0}
+    engine, model = led_through(events, Engine.of(Interpreted(), into(), handled=handled))
+
+    emitted = engine.emitted(WINDOW)
+    failures = [each for each, _ in emitted if isinstance(each, df.TaggedOutput)]
+    assert model.outputs == [each for each in emitted if each[0] not in failures]
+    assert model.dead == len(failures)
+    assert {"stumbles"} >= {each.value.failure.message for each in failures}
+    assert not engine.dead
+
+
+def led_through(events: list[tuple[str, Any]], engine: Engine) -> tuple[Engine, Careful]:
+    """An engine, and the model of what it does, when all events have happened; nothing is kept then."""
     model = Careful(WINDOW.end_us + LATENESS_US, WINDOW.max_timestamp_us)
     watermark_us = now_us = 0
     for name, what in [("watermark", 0), ("clock", 0), *events, ("watermark", MAX_TIMESTAMP_US)]:
@@ -116,7 +146,5 @@ def check_failed_calls(events: list[tuple[str, Any]]) -> None:
         else:
             engine.cells = stored(engine.cells)
 
-    assert model.outputs == engine.emitted(WINDOW)
     assert ({}, 0) == (engine.cells, len(engine.timers))
-    assert model.dead == len(engine.dead)
-    assert {TRIES} >= {letter.tries for letter in engine.dead}
+    return engine, model

@@ -1,6 +1,7 @@
 """The tests are tested: a machine of stateful DoFns that is broken on purpose must fail its laws."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from runners.core.stateful import keyed_state
 from runners.core.stateful.keyed_state import KeyedState
 from runners.core.stateful.stateful_do_fn import _Step
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
+from runners.core.user_code.handled import Handled
 from tests.property import test_failed_calls
 from tests.property.test_stateful_do_fns import (
     EVENTS,
@@ -140,6 +142,12 @@ def timers_of_a_failed_call_are_kept(patch: Patch) -> None:
     patch.setattr(StatefulInvoker, "_tried", broken)
 
 
+def a_handled_call_is_not_undone(patch: Patch) -> None:
+    """State and timers of a call whose failure is an output stay as it has left them."""
+    outputs = Handled.outputs
+    patch.setattr(Handled, "outputs", lambda handled, *args: outputs(handled, *args[:2]))
+
+
 MUTATIONS: list[Callable[[Patch], None]] = [
     timers_fire_twice,
     latest_timer_first,
@@ -177,7 +185,12 @@ def look_for_a_counterexample(events: list[Event]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutate", [state_of_a_failed_call_is_kept, timers_of_a_failed_call_are_kept]
+    "mutate",
+    [
+        state_of_a_failed_call_is_kept,
+        timers_of_a_failed_call_are_kept,
+        a_handled_call_is_not_undone,
+    ],
 )
 def test_a_machine_that_keeps_what_a_failed_call_has_left_is_found(
     mutate: Callable[[Patch], None], monkeypatch: Patch
@@ -198,5 +211,7 @@ def test_a_machine_that_keeps_what_a_failed_call_has_left_is_found(
 )
 @given(test_failed_calls.EVENTS)
 def look_for_a_failed_call(events: list[Any]) -> None:
-    """Among random programs that fail."""
+    """Among random programs that fail, each the first so many times that it is run."""
+    again = deepcopy(events)
     test_failed_calls.check_failed_calls(events)
+    test_failed_calls.check_handled_calls(again)

@@ -25,6 +25,7 @@ from dataflow.user_state import (
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
 from runners.core.stateful.keyed_state import KeyedState, UserTimers, spec_name
 from runners.core.user_code.do_fn_outputs import failure, hook_failure, naming_hook
+from runners.core.user_code.handled import Handled
 from runners.core.user_code.poison import Trial
 from runners.core.user_code.returned import BundleEnd, FinishBundleOutput, check_silent, outputs_of
 from windowing.pane import NO_FIRING, PaneInfo
@@ -51,6 +52,9 @@ class Call:
     fire_us: int = MIN_TIMESTAMP_US
     tag: str = ""
 
+
+#: What stands for the name of a timer where a window has expired.
+_EXPIRATION = "window expiration"
 
 _Resolve = Callable[[KeyedState, Call], Any]
 
@@ -88,6 +92,9 @@ class StatefulInvoker:
         self._expiration: tuple[str, Callable[..., Any], dict[str, _Resolve]] | None = None
         if (last := signature.expiration) is not None:
             self._expiration = last.name, getattr(fn, last.name), _resolvers(last.requests)
+        self._handled: Handled | None = None
+        if node.operation.handling is not None:
+            self._handled = Handled(node, node.operation.handling)
         self._is_in_bundle = False
         #: The earliest event time and the windows of this bundle's calls are kept if the end of a bundle can emit
         #: something.
@@ -141,9 +148,13 @@ class StatefulInvoker:
     def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         self._begin(call)
         element = (call.key, value)
-        try:
+
+        def returned() -> Any:
             params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
-            return self._listed(self._process(element, **params), "process")
+            return self._process(element, **params)
+
+        try:
+            return self._listed(returned, "process", cell, element)
         except Exception as error:
             raise failure(self._node, error, element) from error
 
@@ -163,9 +174,8 @@ class StatefulInvoker:
         return self._tried(lambda: self._fired(cell, timer, call), cell, (call.key, timer), call)
 
     def _fired(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
-        return self._called(
-            self._callbacks[spec_name(timer)], cell, call, f"timer {timer!r} of key {call.key!r}"
-        )
+        where = f"timer {timer!r} of key {call.key!r}"
+        return self._called(self._callbacks[spec_name(timer)], cell, call, where, timer)
 
     @property
     def has_expiration(self) -> bool:
@@ -184,14 +194,12 @@ class StatefulInvoker:
         """
         if self._tries is None:
             return self._expired(cell, call)
-        return self._tried(
-            lambda: self._expired(cell, call), cell, (call.key, "window expiration"), call
-        )
+        return self._tried(lambda: self._expired(cell, call), cell, (call.key, _EXPIRATION), call)
 
     def _expired(self, cell: KeyedState, call: Call) -> list[Any]:
         assert self._expiration is not None
         where = f"when {call.window!r} of key {call.key!r} expired"
-        return self._called(self._expiration, cell, call, where)
+        return self._called(self._expiration, cell, call, where, _EXPIRATION)
 
     def _called(
         self,
@@ -199,12 +207,16 @@ class StatefulInvoker:
         cell: KeyedState,
         call: Call,
         what: str,
+        timer: TimerName,
     ) -> list[Any]:
         self._begin(call)
         name, callback, resolvers = method
+
+        def returned() -> Any:
+            return callback(**{name: resolve(cell, call) for name, resolve in resolvers.items()})
+
         try:
-            params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
-            return self._listed(callback(**params), name)
+            return self._listed(returned, name, cell, (call.key, timer))
         except TransformError:
             raise
         except Exception as error:
@@ -216,7 +228,7 @@ class StatefulInvoker:
     ) -> list[Any]:
         """The outputs of user code; none if it fails each time, and then state and timers are as they were."""
         assert self._tries is not None
-        before = dumps((cell.values, dict(cell.timers)))
+        undo = _undo(cell)
         for number in range(1, self._tries + 1):
             try:
                 if self.trial is not None:
@@ -224,8 +236,7 @@ class StatefulInvoker:
                 with attempt():
                     return run()
             except DataflowError as error:
-                cell.values, timers = loads(before)
-                cell.timers = UserTimers(timers)
+                undo()
                 if number == self._tries:
                     letter = dead_letter(
                         error,
@@ -251,9 +262,36 @@ class StatefulInvoker:
         with naming_hook(self._node, self._fn, name):
             check_silent(self._node, getattr(self._fn, name)(), name)
 
-    def _listed(self, returned: Any, where: str) -> list[Any]:
-        # Listed at once, because a generator changes state while it runs.
-        return [] if returned is None else list(outputs_of(self._node, returned, where))
+    def _listed(
+        self, returned: Callable[[], Any], where: str, cell: KeyedState, element: Any
+    ) -> list[Any]:
+        """The outputs of a call; listed at once, because a generator changes state while it runs.
+
+        Args:
+            returned: calls the user's code.
+            where: the method, as an error names it.
+            cell: state and timers; what a call that is handled has changed is undone.
+            element: of which a failure is.
+        """
+        if self._handled is None:
+            outputs = returned()
+            return [] if outputs is None else list(outputs_of(self._node, outputs, where))
+        return self._handled.outputs(
+            element,
+            lambda outputs: outputs.extend(outputs_of(self._node, returned(), where)),
+            _undo(cell),
+        )
+
+
+def _undo(cell: KeyedState) -> Callable[[], None]:
+    """A function that gives a cell the state and the timers that it has now."""
+    before = dumps((cell.values, dict(cell.timers)))
+
+    def undo() -> None:
+        cell.values, timers = loads(before)
+        cell.timers = UserTimers(timers)
+
+    return undo
 
 
 def _resolvers(requests: Mapping[str, Request]) -> dict[str, _Resolve]:

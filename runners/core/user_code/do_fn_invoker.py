@@ -28,7 +28,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import EmittedPane
 from runners.core.user_code.batch_do_fn import BatchDoFn
 from runners.core.user_code.do_fn_outputs import DoFnOutputs, Emit, failure, naming_hook
-from runners.core.user_code.handled import HandledCall
+from runners.core.user_code.handled import Handled, HandledAsyncCall, HandledCall
 from runners.core.user_code.poison import halves
 from runners.core.user_code.returned import BundleEnd, check_not_retracted, check_silent, outputs_of
 from windowing.pane import NO_FIRING
@@ -64,12 +64,13 @@ class DoFnInvoker:
         self._shape = fn.shape if isinstance(fn, CallableDoFn) else Shape.FLAT_MAP
         name = getattr(self._call, "__name__", type(self._call).__name__)
         self._where = name if self._do_fn is None else "process"
-        self._handled: HandledCall | None = None
+        self._handled: Handled | None = None
         if operation.handling is not None:
-            self._handled = HandledCall(
-                node, operation.handling, self._call, self._shape, self._where
-            )
-            self._call, self._shape = self._handled, Shape.FLAT_MAP
+            self._handled = Handled(node, operation.handling)
+            handled = HandledCall(self._handled, self._call, self._shape, self._where)
+            self._call, self._shape = handled, Shape.FLAT_MAP
+            if operation.concurrent is not None:
+                self._call = HandledAsyncCall(handled, operation.concurrent.sleep)
         self._run = {
             Shape.MAP: self._run_map,
             Shape.FLAT_MAP: self._run_flat_map,

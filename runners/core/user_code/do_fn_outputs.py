@@ -32,7 +32,7 @@ class DoFnOutputs:
     def __init__(self, node: TransformNode, operation: ParDo | StatefulParDo, emit: Emit) -> None:
         self._node, self.emit = node, emit
         self._tags = frozenset(operation.tags)
-        if isinstance(operation, ParDo) and operation.handling is not None:
+        if operation.handling is not None:
             self._tags |= {FAILURES}
         self.main = operation.tags[0] if operation.tags else MAIN
         self._skew_us = operation.allowed_timestamp_skew_us

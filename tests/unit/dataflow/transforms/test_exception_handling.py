@@ -265,14 +265,11 @@ def test_the_class_of_what_event_time_raises_is_asked_for(tmp_path: Path) -> Non
         p.run()
 
 
-class Stateful(df.DoFn):
-    SEEN = df.ReadModifyWriteStateSpec("seen")
-
-    def process(self, element: Any, /, seen: Any = df.DoFn.StateParam(SEEN)) -> None:
-        """Nothing."""
-
-
-@pytest.mark.parametrize("transform", [df.GroupByKey(), df.ParDo(Stateful())])
+@pytest.mark.parametrize(
+    "transform",
+    [df.GroupByKey(), df.Distinct(), df.Deduplicate("1 minute"), df.GroupIntoBatches(2)],
+    ids=lambda transform: type(transform).__name__,
+)
 def test_what_has_nothing_to_handle_is_refused(transform: Any) -> None:
     with pytest.raises(df.PipelineError, match="has no exceptions that could be handled"):
         df.Pipeline() | df.Create([("a", 1)]) | transform.with_exception_handling()
@@ -304,12 +301,3 @@ def test_outputs_of_one_name_are_refused() -> None:
     handled = df.ParDo(Halved()).with_outputs("bad").with_exception_handling()
     with pytest.raises(df.PipelineError, match="has an output 'bad' already"):
         df.Pipeline() | df.Create([1]) | handled
-
-
-def test_failures_of_asynchronous_code_are_not_handled() -> None:
-    async def asked(element: int) -> int:
-        return element
-
-    p = df.Pipeline()
-    with pytest.raises(df.PipelineError, match="is asynchronous, and with_exception_handling"):
-        p | df.Create([1]) | "ask" >> df.Map(asked).with_exception_handling()
