@@ -6,6 +6,7 @@ neutral, and adding an input to an accumulator equals merging one made of that i
 Dataflow Model, section 2.2 (lifted combines as in FlumeJava).
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -16,7 +17,7 @@ import attrs
 from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combiner_columns import columns_of_callable
 from dataflow.errors import PipelineError
-from dataflow.ptransform import PTransform
+from dataflow.ptransform import PTransform, called
 from dataflow.type_vars import AccumulatorT, InT_contra, OutT_co
 from windowing.location import user_location
 from windowing.overriding import stands_for
@@ -92,6 +93,18 @@ class CombineFn(ABC, Generic[InT_contra, AccumulatorT, OutT_co]):
             value: equal to one that was added, or is still to be.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define retract_input")
+
+    @staticmethod
+    def from_callable(fn: "CombineFn | Callable[[list[Any]], Any]") -> "CombineFn":
+        """A function from a list of values to a value as a `CombineFn`; what takes one takes the function as well.
+
+        Args:
+            fn: as for `CombinePerKey`.
+
+        Raises:
+            PipelineError: it is neither a function of a list nor a `CombineFn`.
+        """
+        return as_combine_fn(fn)
 
     def columns(self) -> ColumnCombineFn | None:
         """How columns of values are folded, for `GroupBy` over typed rows; None: as they are, one by one.
@@ -295,8 +308,9 @@ def as_combine_fn(fn: CombineFn | Callable[[list[Any]], Any]) -> CombineFn:
         return fn
     if not callable(fn) or _is_mistaken(fn):
         raise PipelineError(
-            f"values cannot be combined with {fn!r} ({user_location()})", hint=_hint_for(fn)
+            f"values cannot be combined with {_named(fn)} ({user_location()})", hint=_hint_for(fn)
         )
+    _check_takes_a_list(fn)
     is_associative = getattr(fn, "__dataflow_associative__", False)
     if is_associative or any(fn is known for known in _ASSOCIATIVE_BUILTINS):
         return CallableCombineFn(fn)
@@ -320,9 +334,29 @@ def _is_mistaken(fn: object) -> bool:
     return isinstance(fn, type) and issubclass(fn, CombineFn | PTransform | CombinerFamily)
 
 
+def _named(fn: object) -> str:
+    return f"the class {fn.__name__}" if isinstance(fn, type) else repr(fn)
+
+
+def _check_takes_a_list(fn: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return  # a built-in: it does not say what it takes
+    try:
+        signature.bind([])
+    except TypeError as error:
+        name = getattr(fn, "__name__", repr(fn))
+        raise PipelineError(
+            f"values cannot be combined with {name}, which does not take a list ({user_location()})",
+            detail=f"it is called with one argument, the list of the values; its signature is {signature}: {error}",
+            hint="for a function of two values: df.associative(lambda values: functools.reduce(f, values))",
+        ) from None
+
+
 def _hint_for(fn: object) -> str:
     if isinstance(fn, type) and issubclass(fn, CombineFn):
-        return f"it is a class: call it, {fn.__name__}(...)"
+        return f"call it: {called(fn)}"
     if isinstance(fn, type) and issubclass(fn, CombinerFamily):
         return f"it has transforms: {', '.join(f'df.{each}(...)' for each in _transforms_of(fn))}"
     if isinstance(fn, PTransform) or (isinstance(fn, type) and issubclass(fn, PTransform)):

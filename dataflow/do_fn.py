@@ -28,6 +28,7 @@ from windowing.window import Window
 class DoFnParam(Enum):
     """What ``process`` can ask for, by making it the default value of a parameter."""
 
+    ELEMENT = "element"
     WINDOW = "window"
     TIMESTAMP = "timestamp"
     PANE = "pane"
@@ -50,9 +51,10 @@ class DoFn(Generic[InT_contra, OutT_co]):
                 yield {"start": window.start, "value": element}
 
     Attributes:
+        ElementParam: the element; of the first parameter, which has it in any case.
         WindowParam: the element's `Window`.
         TimestampParam: the element's event time, a datetime in UTC.
-        PaneParam: the `PaneInfo` of the firing that the element came from.
+        PaneInfoParam, PaneParam: the `PaneInfo` of the firing that the element came from.
         StateParam: ``StateParam(SPEC)``: that state of the element's key and window; see `dataflow.user_state`.
         TimerParam: ``TimerParam(SPEC)``: that timer of the element's key and window.
         KeyParam: the key that the state is of; only for a stateful DoFn.
@@ -79,8 +81,10 @@ class DoFn(Generic[InT_contra, OutT_co]):
             columns.
     """
 
+    ElementParam: Any = DoFnParam.ELEMENT
     WindowParam: Any = DoFnParam.WINDOW
     TimestampParam: Any = DoFnParam.TIMESTAMP
+    PaneInfoParam: Any = DoFnParam.PANE
     PaneParam: Any = DoFnParam.PANE
     StateParam: Any = user_state.StateParam
     TimerParam: Any = user_state.TimerParam
@@ -334,7 +338,7 @@ def requested_params(call: Callable[..., Any], what: str) -> dict[str, DoFnParam
         what: the name of the call in an error.
 
     Raises:
-        PipelineError: the call cannot take one element as its first argument.
+        PipelineError: the call cannot take one element as its first argument, or asks for it as another.
     """
     try:
         signature = inspect.signature(call)
@@ -349,8 +353,16 @@ def requested_params(call: Callable[..., Any], what: str) -> dict[str, DoFnParam
             hint="the element is the first argument; give the others behind the function, e.g. df.Map(f, 3), "
             "or a default, such as window=df.DoFn.WindowParam",
         ) from None
+    first, *others = signature.parameters.values()
+    behind = next((each.name for each in others if each.default is DoFnParam.ELEMENT), None)
+    if behind is not None:
+        raise PipelineError(
+            f"{what} asks for ElementParam where it is not given",
+            detail=f"its signature is {signature}: {behind!r} is not the first parameter",
+            hint="the element is the first argument: put its parameter there",
+        )
     return {
-        name: parameter.default
-        for name, parameter in signature.parameters.items()
-        if isinstance(parameter.default, DoFnParam)
+        each.name: each.default
+        for each in (first, *others)
+        if isinstance(each.default, DoFnParam) and each.default is not DoFnParam.ELEMENT
     }

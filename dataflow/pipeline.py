@@ -17,7 +17,7 @@ import attrs
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.drawing import html_table
-from dataflow.errors import DuplicateLabelError, PipelineError
+from dataflow.errors import DuplicateLabelError, InputError, PipelineError
 from dataflow.exception_handling import FAILURES, ExceptionHandling
 from dataflow.graph import (
     MAIN,
@@ -31,6 +31,7 @@ from dataflow.graph import (
 )
 from dataflow.handled_outputs import HandledOperation, add_threshold, failures_of
 from dataflow.options import RunnerOptions, runner_of_environment
+from dataflow.ptransform import called
 from dataflow.runner import PipelineResult, Runner, create_runner
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.errors import DataflowError
@@ -74,10 +75,11 @@ class PCollection(Generic[T_co]):
         return self.node.is_bounded
 
     def __reduce_ex__(self, protocol: object) -> Any:
+        maker = self.pipeline.graph().before(self.node.id)[-1]
         raise PipelineError(
-            f"a function has a PCollection in it, and a PCollection has no elements that it could look at ({self!r})",
-            hint="bring both together by their keys, (a, b) | df.CoGroupByKey() or df.Join, and have the function "
-            "look at what that gives",
+            f"a function has a PCollection in it, that of {maker}, and a PCollection has no elements to look at",
+            hint="give it as an argument, and say how it is seen: df.Map(lambda x, all: ..., df.AsList(pcollection)); "
+            "what is large is brought together by a key, with df.CoGroupByKey() or df.Join()",
         )
 
     def __repr__(self) -> str:
@@ -107,6 +109,12 @@ class PCollectionTuple:
         self._outputs = dict(outputs)
 
     def __getitem__(self, tag: str) -> PCollection[Any]:
+        if tag not in self._outputs:
+            raise PipelineError(
+                f"there is no output {tag!r} ({user_location()})",
+                detail=f"outputs: {', '.join(map(repr, self._outputs))}",
+                hint="name it when applying: .with_outputs(...); each name is a tag that a df.TaggedOutput has",
+            )
         return self._outputs[tag]
 
     def __iter__(self) -> Iterator[PCollection[Any]]:
@@ -282,7 +290,7 @@ class Pipeline:
         try:
             self._check_is_transform(transform)
             with self._labelled(transform.label, transform.default_label()):
-                output = transform.expand(pcoll)
+                output = self._expanded(transform, pcoll)
         except DataflowError as error:
             self._is_used()
             raise in_brief(error) from None
@@ -293,11 +301,19 @@ class Pipeline:
             self._unrun = weakref.finalize(self, _warn_of_unrun, self._transforms)
         return output
 
+    def _expanded(self, transform: PTransform[InT, OutT], pcoll: InT) -> OutT:
+        try:
+            return transform.expand(pcoll)
+        except InputError as error:
+            # What looks at files knows no pipeline; the innermost transform is named.
+            is_named = self._location in error.fact
+            raise (error if is_named else error.located(self.here())) from error.__cause__
+
     def _check_is_transform(self, transform: object) -> None:
         if isinstance(transform, type):
             raise PipelineError(
                 f"{transform.__name__} is a class ({self._location}), and what is applied is an object of it",
-                hint=f"call it: df.{transform.__name__}(...)",
+                hint=f"call it: {called(transform)}",
             )
         if not hasattr(transform, "expand"):
             raise PipelineError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import wraps
@@ -193,3 +194,18 @@ def changed(transform: TransformT, **attributes: object) -> TransformT:
     found = copy.copy(transform)
     vars(found).update(attributes)
     return found
+
+
+def called(kind: type) -> str:
+    """How an object of a class is made, as a hint shows it: ``df.GroupByKey()``, or ``Mine(...)`` with arguments.
+
+    Args:
+        kind: a class of this package, or of a user's.
+    """
+    name = kind.__qualname__.rpartition("<locals>.")[2]
+    prefix = "df." if kind.__module__.partition(".")[0] == "dataflow" else ""
+    try:
+        inspect.signature(kind).bind()
+    except (TypeError, ValueError):
+        return f"{prefix}{name}(...)"
+    return f"{prefix}{name}()"

@@ -164,23 +164,23 @@ def _check_options(name: str, runner_class: type, options: Mapping[str, Any]) ->
     all_of_them = f"options of this runner: {', '.join(parameters)}"
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return  # it has checks of its own
+    unknown = [each for each in options if each not in parameters]
+    if unknown:
+        meant = get_close_matches(unknown[0], parameters, 1)
+        raise PipelineError(
+            f"runner {name!r} does not have {_options(unknown)} ({user_location()})",
+            detail=all_of_them,
+            hint=f"did you mean {meant[0]}?" if meant else "leave it out",
+        )
     required = [each.name for each in parameters.values() if each.default is each.empty]
     missing = [each for each in required if each not in options]
     if missing:
         example = ", ".join(f'{each}="a-name"' for each in missing)
         raise PipelineError(
-            f"runner {name!r} needs {_options(missing)}",
+            f"runner {name!r} needs {_options(missing)} ({user_location()})",
             detail=all_of_them,
             hint=f'df.Pipeline("{name}", {example}), or on a command line '
             + " ".join(f"--{each} a-name" for each in missing),
-        )
-    unknown = [each for each in options if each not in parameters]
-    if unknown:
-        meant = get_close_matches(unknown[0], parameters, 1)
-        raise PipelineError(
-            f"runner {name!r} does not have {_options(unknown)}",
-            detail=all_of_them,
-            hint=f"did you mean {meant[0]}?" if meant else "leave it out",
         )
 
 

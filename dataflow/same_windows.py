@@ -26,6 +26,23 @@ _SHOWN_MAX = 60
 _NAMES = {"window_fn": "windows", "allowed_lateness_us": "allowed_lateness"}
 
 
+def check_several(given: object, example: str) -> None:
+    """Check that a transform of several collections is not applied to one.
+
+    Args:
+        given: what it is applied to.
+        example: how it is applied.
+
+    Raises:
+        PipelineError: it is one.
+    """
+    if isinstance(given, PCollection):
+        raise PipelineError(
+            f"{given.pipeline.here()} needs several PCollections, and is applied to one",
+            hint=f"put them into a tuple: {example}",
+        )
+
+
 def common_strategy(
     pcolls: Mapping[str, PCollection[Any]], does: str, *, is_join: bool = False
 ) -> WindowingStrategy:

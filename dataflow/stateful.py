@@ -53,6 +53,8 @@ SpecT = TypeVar("SpecT", bound=StateSpec | AnyTimerSpec)
 #: Defaults of parameters that ask for something.
 Request = DoFnParam | StateParam | TimerParam
 
+#: What only an element has.
+_OF_ELEMENTS = frozenset((DoFnParam.ELEMENT, DoFnParam.PANE, DoFnParam.SIGN))
 _OF_STATE = (DoFnParam.KEY, DoFnParam.SIGN, DoFnParam.WATERMARK)
 _OF_TIMERS = (DoFnParam.FIRE_TIMESTAMP, DoFnParam.TIMER_TAG)
 
@@ -104,7 +106,10 @@ def stateful_signature(
             that it cannot have.
     """
     call = arguments.bound(fn.process, what)
-    process = UserMethod("process", _requests(call))
+    asked_of_process = _requests(call).items()
+    process = UserMethod(
+        "process", {name: each for name, each in asked_of_process if each is not DoFnParam.ELEMENT}
+    )
     callbacks, expiration = list(_callbacks(fn, what)), _expiration(fn, what)
     asked = list(process.requests.values())
     is_stateful = (
@@ -200,9 +205,9 @@ def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[AnyTimerSpec, UserMethod]]
         if spec is None:
             continue
         requests = _requests_without_element(fn, name, "timer", what)
-        if not {DoFnParam.PANE, DoFnParam.SIGN}.isdisjoint(requests.values()):
+        if not _OF_ELEMENTS.isdisjoint(requests.values()):
             raise PipelineError(
-                f"{what} asks for PaneParam or SignParam in a timer method",
+                f"{what} asks for ElementParam, PaneInfoParam or SignParam in a timer method",
                 detail=f"{type(fn).__name__}.{name}: a timer brings no element that could have them",
                 hint="keep what you need of the element in state",
             )

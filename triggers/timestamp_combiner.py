@@ -22,3 +22,7 @@ class TimestampCombiner(Enum):
     EARLIEST = "earliest"
     #: The event time of the latest record in the pane.
     LATEST = "latest"
+    #: The same, by the names of Beam's Python SDK.
+    OUTPUT_AT_EOW = END_OF_WINDOW
+    OUTPUT_AT_EARLIEST = EARLIEST
+    OUTPUT_AT_LATEST = LATEST

@@ -76,7 +76,7 @@ class CsvSource(FileSource):
         for row in rows:
             if len(row) != len(names):
                 raise InputError(
-                    f"{path} has a row with {len(row)} fields, its header has {len(names)}",
+                    f"{path} has a row with {_fields(len(row))}, its header has {len(names)}",
                     detail=f"row: {row!r}",
                     hint="correct the row; a field with a comma or a line break must be quoted",
                 )
@@ -217,3 +217,7 @@ class ReadFromCsv(ReadFromFiles):
     """
 
     source_class = CsvSource
+
+
+def _fields(number: int) -> str:
+    return "1 field" if number == 1 else f"{number} fields"

@@ -10,6 +10,7 @@ from dataflow.testing.assertions import assert_that
 from dataflow.testing.matchers import (
     Matcher,
     contains_in_any_order,
+    equal_to,
     in_early_panes,
     in_final_fold,
     in_final_pane,
@@ -18,6 +19,7 @@ from dataflow.testing.matchers import (
     in_pane,
     in_window,
     is_empty,
+    is_not_empty,
     retracted,
     satisfies,
 )
@@ -29,6 +31,7 @@ __all__ = [
     "UncheckedWarning",
     "assert_that",
     "contains_in_any_order",
+    "equal_to",
     "in_early_panes",
     "in_final_fold",
     "in_final_pane",
@@ -37,6 +40,7 @@ __all__ = [
     "in_pane",
     "in_window",
     "is_empty",
+    "is_not_empty",
     "retracted",
     "satisfies",
 ]

@@ -62,6 +62,16 @@ def contains_in_any_order(elements: Iterable[Any]) -> Matcher:
     return _Contains(list(elements))
 
 
+def equal_to(elements: Iterable[Any]) -> Matcher:
+    """Exactly these elements, in any order: Beam's name of `contains_in_any_order`."""
+    return contains_in_any_order(elements)
+
+
+def is_not_empty() -> Matcher:
+    """At least one element."""
+    return satisfies(_are_some)
+
+
 def is_empty() -> Matcher:
     """No element at all."""
     return _Contains([])
@@ -229,6 +239,11 @@ class _InFinalFold(Matcher):
         except FoldError as error:
             return f"  {error}"
         return _asked(self.matcher, found.narrowed("in the final fold", changes))
+
+
+def _are_some(elements: list[Any]) -> None:
+    if not elements:
+        raise AssertionError("there is none")
 
 
 def _timing(timing: PaneTiming, where: str, matcher: Matcher) -> Matcher:

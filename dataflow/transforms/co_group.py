@@ -11,9 +11,10 @@ from dataflow.co_group_fn import CoGroupFn, Tagged
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.same_windows import common_strategy
+from dataflow.same_windows import check_several, common_strategy
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey
+from dataflow.transforms.pairs import not_a_pair
 from dataflow.transforms.par_do import Map
 from dataflow.type_vars import V2, K, V
 
@@ -62,7 +63,12 @@ class CoGroupByKey(PTransform[Any, Any]):
         return found
 
     def expand(self, pcoll: _Several) -> PCollection[Any]:
-        """Tag, flatten, group by tag."""
+        """Tag, flatten, group by tag.
+
+        Raises:
+            PipelineError: it is applied to one collection.
+        """
+        check_several(pcoll, "(orders, payments) | df.CoGroupByKey()")
         is_named = isinstance(pcoll, Mapping)
         by_name = (
             pcoll
@@ -91,7 +97,10 @@ class _Tag:
     name: str
 
     def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, Tagged]:
-        key, value = pair
+        try:
+            key, value = pair
+        except (TypeError, ValueError):
+            raise not_a_pair(pair) from None
         return key, (self.name, value)
 
 

@@ -10,7 +10,7 @@ from dataflow.graph import MAIN
 from dataflow.graph import Flatten as FlattenOperation
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.same_windows import common_strategy
+from dataflow.same_windows import check_several, common_strategy
 from dataflow.type_vars import T
 
 
@@ -30,7 +30,12 @@ class Flatten(PTransform[Sequence[PCollection[Any]], PCollection[Any]]):
         return pcolls[0].pipeline.apply(self, pcolls)
 
     def expand(self, pcoll: Sequence[PCollection[Any]]) -> PCollection[Any]:
-        """Add the primitive."""
+        """Add the primitive.
+
+        Raises:
+            PipelineError: it is applied to one collection, or to several that are windowed differently.
+        """
+        check_several(pcoll, "(a, b) | df.Flatten(), or a | df.FlattenWith(b)")
         pipeline = pcoll[0].pipeline
         strategy = common_strategy(_by_number(pcoll), "flattens")
         return pipeline.add_operation(

@@ -9,6 +9,7 @@ from dataflow.errors import PipelineError
 from dataflow.join_fn import LEFT, RIGHT, JoinFn, JoinType, Pairs
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.same_windows import check_several
 from dataflow.times import in_words
 from dataflow.transforms.co_group import together
 from dataflow.transforms.group import CombinePerKey
@@ -70,7 +71,12 @@ class Join(PTransform[Any, Any]):
         return found
 
     def expand(self, pcoll: tuple[PCollection[Any], PCollection[Any]]) -> PCollection[Any]:
-        """Tag, flatten, group, and emit each pair by itself."""
+        """Tag, flatten, group, and emit each pair by itself.
+
+        Raises:
+            PipelineError: it is applied to one collection.
+        """
+        check_several(pcoll, "(orders, cities) | df.Join()")
         both = together(dict(zip((LEFT, RIGHT), pcoll, strict=True)))
         _check_that_pairs_meet(both)
         with both.pipeline.without_handling():

@@ -9,6 +9,7 @@ import attrs
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.transforms.pairs import not_a_pair
 from dataflow.transforms.par_do import Map
 from dataflow.transforms.wrapped import Wrapped, check_runs_once
 from dataflow.type_vars import K, T, V
@@ -67,17 +68,26 @@ class WithKeys(PTransform[Any, Any]):
 
 
 def _key(pair: tuple[Any, Any]) -> Any:
-    key, _ = pair
+    try:
+        key, _ = pair
+    except (TypeError, ValueError):
+        raise not_a_pair(pair) from None
     return key
 
 
 def _value(pair: tuple[Any, Any]) -> Any:
-    _, value = pair
+    try:
+        _, value = pair
+    except (TypeError, ValueError):
+        raise not_a_pair(pair) from None
     return value
 
 
 def _swapped(pair: tuple[Any, Any]) -> tuple[Any, Any]:
-    key, value = pair
+    try:
+        key, value = pair
+    except (TypeError, ValueError):
+        raise not_a_pair(pair) from None
     return value, key
 
 

@@ -27,7 +27,7 @@ from dataflow.graph import MAIN
 from dataflow.graph import ParDo as ParDoOperation
 from dataflow.graph import StatefulParDo as StatefulParDoOperation
 from dataflow.pipeline import PCollection, PCollectionTuple
-from dataflow.ptransform import PTransform
+from dataflow.ptransform import PTransform, called
 from dataflow.serialization import dumps_code
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
 from dataflow.transforms.side_inputs import SideInput, with_views
@@ -397,7 +397,7 @@ def _no_do_fn(given: object) -> PipelineError:
     if isinstance(given, type) and issubclass(given, DoFn):
         return PipelineError(
             f"ParDo needs a DoFn, and {given.__name__} is a class ({user_location()})",
-            hint=f"call it: df.ParDo({given.__name__}(...))",
+            hint=f"call it: df.ParDo({called(given)})",
         )
     return PipelineError(
         f"ParDo needs a DoFn, not {given!r} ({user_location()})",

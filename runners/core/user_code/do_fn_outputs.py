@@ -113,7 +113,7 @@ class DoFnOutputs:
         return TransformError(
             f"{self._node} yielded to the output {tag!r}, which it does not have",
             detail=f"outputs: {sorted(self._tags)}",
-            hint=f"name it when applying: df.ParDo(...).with_outputs({tag!r})",
+            hint=f"name it when applying the transform: .with_outputs({tag!r})",
         )
 
 
@@ -126,7 +126,8 @@ def failure(node: TransformNode, error: Exception, element: Any) -> Exception:
         element: the element.
     """
     if isinstance(error, TransformError):
-        return error
+        # What transforms of the SDK raise about an element does not know where it is raised.
+        return error if str(node) in error.fact else error.located(str(node))
     return TransformError(
         f"{node} raised {what_was_raised(error)}",
         detail=f"element: {shown(element)}",

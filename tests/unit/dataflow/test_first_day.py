@@ -88,6 +88,43 @@ def called_function() -> None:
     df.Pipeline() | df.Create([1]) | df.Map(print())  # type: ignore[call-overload]
 
 
+def family_for_a_combiner() -> None:
+    df.Pipeline() | df.Create([("a", 1)]) | df.CombinePerKey(df.Mean)
+
+
+def function_of_two_values() -> None:
+    df.Pipeline() | df.Create([("a", 1)]) | df.CombinePerKey(lambda a, b: a + b)  # type: ignore[arg-type, misc]
+
+
+def flatten_of_one() -> None:
+    df.Pipeline() | df.Create([1]) | df.Flatten()  # type: ignore[operator]
+
+
+def join_of_one() -> None:
+    df.Pipeline() | df.Create([("a", 1)]) | df.Join()  # type: ignore[operator]
+
+
+def co_group_of_one() -> None:
+    df.Pipeline() | df.Create([("a", 1)]) | df.CoGroupByKey()  # type: ignore[operator]
+
+
+def output_that_does_not_exist() -> None:
+    texts = df.Pipeline() | df.Create(["a"])
+    outputs = texts | df.FlatMap(Upper().process).with_outputs("late")
+    outputs["early"]
+
+
+def misspelt_job() -> None:
+    df.Pipeline("batch", jbo="a")  # type: ignore[call-arg] # is also refused at run time
+
+
+def element_in_another_place() -> None:
+    def labelled(at: Any, element: Any = df.DoFn.ElementParam) -> Any:
+        return at, element
+
+    df.Pipeline() | df.Create([1]) | df.Map(labelled)
+
+
 def text_for_elements() -> None:
     df.Pipeline() | df.Create("ab")
 
@@ -106,24 +143,41 @@ class Upper(df.DoFn):
     ("mistake", "fact", "hint"),
     [
         (pipeline_first, "'Map(print)' (L) is applied to the pipeline", "p | df.Create("),
-        (class_for_object, "GroupByKey is a class (L)", "df.GroupByKey(...)"),
+        (class_for_object, "GroupByKey is a class (L)", "df.GroupByKey()"),
         (class_of_a_read, "Create is a class (L)", "df.Create(...)"),
         (function_for_transform, "<built-in function print> is no transform (L)", "df.Map("),
         (read_in_the_middle, "(L) begins a pipeline", "df.Flatten()"),
-        (collection_in_a_lambda, "'Map(<lambda>)' (L) cannot be sent", "df.CoGroupByKey()"),
+        (collection_in_a_lambda, "'Map(<lambda>)' (L) cannot be sent", "df.AsList(pcollection)"),
+        (collection_in_a_lambda, "that of transform 'factors/Read(", "df.CoGroupByKey()"),
         (do_fn_without_process, "'ParDo(Doubles)' (L) has a DoFn without process", "process(self"),
-        (batch_without_a_job, "'batch' needs the option job", 'df.Pipeline("batch", job="a-name")'),
+        (
+            batch_without_a_job,
+            "'batch' needs the option job (L)",
+            'df.Pipeline("batch", job="a-name")',
+        ),
         (unknown_runner, "there is no runner 'DirectRunner' (L)", 'df.Pipeline("direct")?'),
         (another_engine, "there is no runner 'flink' (L)", "batch reads what is there"),
         (missing_argument, "'Map(<lambda>)' (L) cannot be called with one element", "df.Map(f, 3)"),
         (argument_too_many, "(L) was given arguments that do not fit", "the element comes first"),
-        (class_of_a_combiner, "MeanCombineFn'> (L)", "call it, MeanCombineFn(...)"),
-        (class_of_a_do_fn, "ParDo needs a DoFn, and Upper is a class (L)", "df.ParDo(Upper(...))"),
+        (class_of_a_combiner, "the class MeanCombineFn (L)", "call it: df.MeanCombineFn()"),
+        (family_for_a_combiner, "the class Mean (L)", "df.Mean.PerKey(...)"),
+        (function_of_two_values, "<lambda>, which does not take a list (L)", "functools.reduce"),
+        (flatten_of_one, "'Flatten' (L) needs several PCollections", "(a, b) | df.Flatten()"),
+        (
+            join_of_one,
+            "'Join(inner)' (L) needs several PCollections",
+            "(orders, cities) | df.Join()",
+        ),
+        (co_group_of_one, "'CoGroupByKey' (L) needs several", "| df.CoGroupByKey()"),
+        (output_that_does_not_exist, "there is no output 'early' (L)", ".with_outputs(...)"),
+        (element_in_another_place, "(L) asks for ElementParam where it is not given", "put its"),
+        (class_of_a_do_fn, "ParDo needs a DoFn, and Upper is a class (L)", "df.ParDo(Upper())"),
         (do_fn_for_a_function, "(L)", "df.ParDo(Upper(...))"),
         (called_function, "Map needs a function, not None (L)", "df.Map(f), and not df.Map(f(x))"),
         (text_for_elements, "Create needs several elements, not one value (L)", "['ab']"),
         (forgotten_event_times, "(FixedWindows)' (L) needs event times", "event_time=..."),
-        (misspelt_option, "does not have the option tries_per_recrod", "tries_per_record?"),
+        (misspelt_option, "does not have the option tries_per_recrod (L)", "tries_per_record?"),
+        (misspelt_job, "'batch' does not have the option jbo (L)", "did you mean job?"),
     ],
     ids=lambda each: each.__name__ if callable(each) else "",
 )
@@ -198,7 +252,7 @@ def test_a_malformed_row_is_named_with_its_file_and_line(tmp_path: Path) -> None
         p.run()
 
     assert "'orders/Read(CsvSource)' (tests/unit/dataflow/test_first_day.py:" in failure.value.fact
-    assert f"{path} has a row with 1 fields, its header has 2, in line 3" in failure.value.fact
+    assert f"{path} has a row with 1 field, its header has 2, in line 3" in failure.value.fact
     assert "row: ['milk']" in failure.value.detail
 
 
@@ -207,17 +261,64 @@ def test_a_do_fn_without_process_is_shown_with_what_it_has() -> None:
         do_fn_without_process()
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [df.Keys(), df.Values(), df.KvSwap(), df.GroupByKey(), df.CombinePerKey(sum)],
+    ids=lambda each: type(each).__name__,
+)
+def test_an_element_that_is_no_pair_is_named_with_what_to_do(transform: Any) -> None:
+    p = df.Pipeline()
+    p | df.Create([7]) | "pairs" >> transform
+    with pytest.raises(df.TransformError) as failure:
+        p.run()
+
+    assert "'pairs" in failure.value.fact
+    assert "(tests/unit/dataflow/test_first_day.py:" in failure.value.fact
+    assert failure.value.fact.endswith("needs (key, value) pairs")
+    assert failure.value.detail == "it was given 7"
+    assert "df.Map(lambda x: (key_of(x), x))" in failure.value.hint
+
+
+def test_inputs_of_a_join_that_are_no_pairs_are_named() -> None:
+    p = df.Pipeline()
+    orders = p | "orders" >> df.Create([7])
+    inputs: Any = {"orders": orders, "cities": orders}
+    inputs | "join" >> df.CoGroupByKey()
+    with pytest.raises(df.TransformError, match=r"'join/tag orders' \(.*needs \(key, value\)"):
+        p.run()
+
+
+def test_an_output_that_was_not_named_is_refused_with_what_to_do() -> None:
+    p = df.Pipeline()
+    p | df.Create([1]) | df.Map(lambda number: df.TaggedOutput("late", number))
+    with pytest.raises(df.TransformError, match=r"(?s)'late', which it does not.*with_outputs"):
+        p.run()
+
+
 def test_a_compressed_file_is_refused_and_not_read_as_text(tmp_path: Path) -> None:
     path = tmp_path / "orders.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
 
-    with pytest.raises(df.InputError, match=r"(?s)orders.csv.gz' is compressed.*gzip -dk"):
+    with pytest.raises(
+        df.InputError,
+        match=r"(?s)test_first_day.py:\d+\): .*orders.csv.gz' is compressed.*gzip -dk",
+    ):
         df.Pipeline() | df.ReadFromCsv(str(path))
 
 
 def test_an_address_is_no_path() -> None:
-    with pytest.raises(df.InputError, match=r"(?s)no file 's3://.*not from s3://"):
-        df.Pipeline() | df.ReadFromCsv("s3://orders/2026.csv")
+    with pytest.raises(
+        df.InputError, match=r"(?s)'orders' \(tests/.*no file 's3://.*not from s3://"
+    ):
+        df.Pipeline() | "orders" >> df.ReadFromCsv("s3://orders/2026.csv")
+
+
+def test_a_file_that_is_not_there_is_named_with_the_users_line() -> None:
+    with pytest.raises(
+        df.InputError,
+        match=r"(?s)'orders' \(tests/unit/dataflow/test_first_day.py:\d+\): there is no",
+    ):
+        df.Pipeline() | "orders" >> df.ReadFromJsonLines("nowhere/*.jsonl")
 
 
 def build() -> df.Pipeline:

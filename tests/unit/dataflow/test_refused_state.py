@@ -130,7 +130,7 @@ class NeedsMore(df.DoFn):
         (NoMethod(), "has no methods for the timer 'end'"),
         (TwoMethods(), "has 2 methods for the timer 'end'"),
         (NeedsArgument(), "cannot be called without arguments"),
-        (WantsPane(), "asks for PaneParam or SignParam in a timer method"),
+        (WantsPane(), "asks for ElementParam, PaneInfoParam or SignParam in a timer method"),
         (WantsTag(), "asks for DynamicTimerTagParam in the method of a timer that has no tag"),
         (WantsTagOfElement(), "DynamicTimerTagParam outside the method of a timer"),
         (WantsFireTime(), "asks for FireTimestampParam or DynamicTimerTagParam outside"),

@@ -81,14 +81,17 @@ def test_csv_that_is_refused_when_the_pipeline_is_built(
     with pytest.raises(df.InputError) as caught:
         df.Pipeline(DirectRunner()) | df.ReadFromCsv(path)
 
-    assert f"{path} {fact}" == caught.value.fact
+    assert caught.value.fact.startswith(
+        "transform 'ReadFromCsv' (tests/unit/dataflow/io/test_files"
+    )
+    assert caught.value.fact.endswith(f"): {path} {fact}")
     assert detail in caught.value.detail
 
 
 @pytest.mark.parametrize(
     ("content", "fact", "detail"),
     [
-        ("a,b\n1,2\n3\n", "has a row with 1 fields, its header has 2", "row: ['3']"),
+        ("a,b\n1,2\n3\n", "has a row with 1 field, its header has 2", "row: ['3']"),
         ("a,b\n1,2,3\n", "has a row with 3 fields, its header has 2", "row: ['1', '2', '3']"),
         ('a\n"x"y\n', "is not well-formed CSV", "line 2, bytes 2 to 7: "),
         ('a\n"x\n', "is not well-formed CSV", "unexpected end of data"),

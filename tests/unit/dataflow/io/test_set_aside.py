@@ -30,7 +30,7 @@ def time_of(record: Any) -> Any:
 REASONS = [
     "could not convert string to float",
     "without an event time",
-    "has a row with 1 fields",
+    "has a row with 1 field",
     "is not well-formed CSV",
 ]
 CSV = 'at,text\n1,a\nnever,b\r\n2\nsoon,"c\nd"\r3,"e""f"\n4,"g" h\n'
@@ -48,7 +48,7 @@ def test_a_malformed_row_of_csv_is_a_dead_letter(tmp_path: Path, bundle_records:
     assert [("1", "a"), ("3", 'e"f')] == [(row["at"], row["text"]) for row in seen]
     assert [
         (3, b"never,b\r\n", "without an event time"),
-        (4, b"2\n", "has a row with 1 fields"),
+        (4, b"2\n", "has a row with 1 field"),
         (5, b'soon,"c\nd"\r', "could not convert string to float"),
         (8, b'4,"g" h\n', "is not well-formed CSV"),
     ] == [

@@ -17,6 +17,7 @@ from dataflow.testing import (
     UncheckedWarning,
     assert_that,
     contains_in_any_order,
+    equal_to,
     in_early_panes,
     in_final_fold,
     in_final_pane,
@@ -25,6 +26,7 @@ from dataflow.testing import (
     in_pane,
     in_window,
     is_empty,
+    is_not_empty,
     retracted,
     satisfies,
 )
@@ -318,3 +320,11 @@ def test_only_strategies_need_hypothesis(module: str) -> None:
     message = 'ImportError: dataflow.testing.strategies needs hypothesis: pip install "dataflow-model[testing]"'
     assert (message in ran.stderr) == (module == "strategies")
     assert (ran.returncode == 0) == (module == "laws")
+
+
+def test_matchers_have_the_names_of_beam() -> None:
+    elements = [("red", 12), ("red", 7), ("red", 21), ("red", 23), ("red", 5)]
+    assert failure(equal_to(elements), is_not_empty()) == failure(contains_in_any_order(elements))
+    assert "missing" in failure(equal_to([*elements, ("blue", 1)]))
+    with pytest.raises(AssertionError, match="there is none"), df.Pipeline() as p:
+        assert_that(p | df.Create([]), is_not_empty())

@@ -262,7 +262,7 @@ DIVIDED = df.Sum.PerKey().with_hot_key_fanout(2)
         (lambda: df.Sample.FixedSizeGlobally(1, seed="x"), "an integer as its seed"),  # type: ignore[arg-type]
         (df.Count, "has some"),
         (lambda: df.Top(3), "df.Top.Of"),
-        (lambda: df.TupleCombineFn(df.MeanCombineFn), "call it, MeanCombineFn"),  # type: ignore[arg-type]
+        (lambda: df.TupleCombineFn(df.MeanCombineFn), "call it: df.MeanCombineFn"),  # type: ignore[arg-type]
     ],
     ids=range(13),
 )
@@ -274,7 +274,7 @@ def test_what_cannot_be_right_is_refused(attempt: Callable[[], Any], message: st
 @pytest.mark.parametrize(
     ("fn", "hint"),
     [
-        (df.MeanCombineFn, r"call it, MeanCombineFn\(\.\.\.\)"),
+        (df.MeanCombineFn, r"call it: df.MeanCombineFn\(\)"),
         (df.Count, r"df\.Count\.PerKey\(\.\.\.\)"),
         (df.Count.PerKey, "it is a transform"),
         (df.Count.PerKey(), "it is a transform"),

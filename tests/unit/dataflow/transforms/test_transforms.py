@@ -375,3 +375,28 @@ def test_a_record_can_be_in_any_number_of_windows() -> None:
     emitted = {tuple(pane.window): pane.value for pane in run_logged(pipeline).panes}
 
     assert {(0, 10): [2, 3], (0, 20): [3]} == emitted
+
+
+def test_what_beam_asks_for_by_other_names() -> None:
+    class Asking(df.DoFn):
+        def process(
+            self,
+            element: int = df.DoFn.ElementParam,
+            pane: Any = df.DoFn.PaneInfoParam,
+        ) -> list[Any]:
+            return [(element, pane.is_first)]
+
+    class Remembering(Asking):
+        SEEN = df.ReadModifyWriteStateSpec("seen")
+
+        def process(
+            self,
+            element: Any = df.DoFn.ElementParam,
+            seen: Any = df.DoFn.StateParam(SEEN),
+        ) -> list[Any]:
+            return [(element, seen.read())]
+
+    assert df.TimestampCombiner("end of window") is df.TimestampCombiner.OUTPUT_AT_EOW
+    assert df.CombineFn.from_callable(sum).extract_output([1, 2]) == 3
+    assert run(df.ParDo(Asking()), values=[7]) == [(7, True)]
+    assert run(df.ParDo(Remembering()), values=[("a", 1)]) == [(("a", 1), None)]

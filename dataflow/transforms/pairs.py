@@ -1,0 +1,14 @@
+"""The error for an element that is no pair, of the transforms that take pairs apart before any grouping does."""
+
+from typing import Any
+
+from dataflow.errors import TransformError
+
+
+def not_a_pair(element: Any) -> TransformError:
+    """The error to raise for an element that is no ``(key, value)`` pair; the engine says of which transform."""
+    return TransformError(
+        "it needs (key, value) pairs",
+        detail=f"it was given {element!r:.200}",
+        hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x))",
+    )
