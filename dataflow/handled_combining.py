@@ -12,13 +12,10 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dataflow.canonical_keys import key_text
 from dataflow.combine_fn import CombineFn
 from dataflow.exception_handling import ExceptionHandling, Failure, failure_of
 from dataflow.metric_updates import uncounted
-
-#: The longest description of accumulators.
-_SHOWN_MAX = 200
-
 
 #: A result and None, or the text of what was being combined and why that failed; a plain tuple, as it is stored.
 Handled = tuple[Any, Failure | None]
@@ -61,7 +58,7 @@ class HandledCombineFn(CombineFn):
             return accumulator
         kept, failure = self._tried(
             lambda: self._combine_fn.add_inputs(self._fresh(inner), values),
-            lambda: f"{_shown(inner)} and {_shown(values)}" if has_values else _shown(values),
+            lambda: f"{key_text(inner)} and {key_text(values)}" if has_values else key_text(values),
         )
         return kept, failure, True
 
@@ -76,7 +73,7 @@ class HandledCombineFn(CombineFn):
             return next((each for each in found if each[2]), None) or self.create_accumulator()
         kept, failure = self._tried(
             lambda: self._combine_fn.merge_accumulators([self._fresh(each) for each in full]),
-            lambda: " and ".join(map(_shown, full)),
+            lambda: " and ".join(map(key_text, full)),
         )
         return kept, failure, True
 
@@ -87,7 +84,7 @@ class HandledCombineFn(CombineFn):
             return inner, failure
         if not has_values:
             return self._extracted(inner), None
-        return self._tried(lambda: self._extracted(inner), lambda: _shown(inner))
+        return self._tried(lambda: self._extracted(inner), lambda: key_text(inner))
 
     def _extracted(self, inner: Any) -> Any:
         output = self._combine_fn.extract_output(inner)
@@ -116,8 +113,3 @@ class HandledCombineFn(CombineFn):
                     return what, failure_of(error, self._transform)
             attempt += 1
             self._handling.wait(attempt)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."

@@ -40,8 +40,9 @@ class CombineGlobally(PTransform[Any, Any], Generic[V, OutT, ResultT]):
 
     There the result of nothing (0 of a count, an empty list) is emitted once, at the end of time, if the input has
     none, or if all that it had has been retracted.  A function that has no result of nothing, as ``max``, emits nothing
-    then, and neither does an input without an end.  In other windows nobody knows which windows are empty:
-    `without_defaults` is the only possibility there.  Beam's ``CombineGlobally``.
+    then, and neither does an input without an end, also when its job is drained: to know then that it has had no
+    element, each would have to be counted a second time, for as long as the job runs.  In other windows nobody knows
+    which windows are empty: `without_defaults` is the only possibility there.  Beam's ``CombineGlobally``.
 
     All elements have one key, so one worker has the accumulator of a window; see `with_fanout`.
 

@@ -3,7 +3,9 @@
 Reads the splits in turns; all effects of a batch are through the whole pipeline before the next is read.
 """
 
+import time
 from contextlib import ExitStack
+from typing import Any
 
 import attrs
 
@@ -32,6 +34,9 @@ from runners.direct.result import DirectResult
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
+#: Before a source that has nothing yet, as it waits for the clock, is asked again.
+_PAUSE_S = 0.01
+
 
 @attrs.define
 class SplitInput:
@@ -40,6 +45,7 @@ class SplitInput:
     Attributes:
         sketch: for the groupings that follow a percentile, if there are any.
         ids: the ids that have been read of it, if its records have ids.
+        position: behind the last batch that was read.
     """
 
     stage: SourceStage
@@ -48,6 +54,20 @@ class SplitInput:
     status: SplitStatus = SplitStatus.ACTIVE
     sketch: ProgressSketch | None = None
     ids: SplitIds | None = None
+    position: Any = None
+
+    def moves_with(self, batch: SourceBatch) -> bool:
+        """Whether anything comes of a batch, and not only the news that there is none yet; notes its position."""
+        is_news = (
+            batch.records
+            or batch.signals
+            or batch.processing_time_us is not None
+            or batch.status is not self.status
+            or batch.watermark_us > self.watermark_us
+            or batch.position != self.position
+        )
+        self.position = batch.position
+        return bool(is_news)
 
     @property
     def progress(self) -> SplitProgress | None:
@@ -144,9 +164,12 @@ class Job:
         while unfinished := [
             split for split in self._inputs if split.status is not SplitStatus.FINISHED
         ]:
+            is_waiting = True
             for split in unfinished:
                 with RunningAs(split.stage.name):
                     batch = split.reader.read(bundle_records)
+                if split.moves_with(batch):
+                    is_waiting = False
                 admitted = split.stage.admit(
                     batch, watermark_us=split.watermark_us, ids=split.ids, sketch=split.sketch
                 )
@@ -159,6 +182,8 @@ class Job:
                 self._advance()
                 for name in batch.signals:
                     self._signal(name)
+            if is_waiting:
+                time.sleep(_PAUSE_S)
         self._let_time_pass(MAX_TIMESTAMP_US)
 
     @property

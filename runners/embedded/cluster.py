@@ -27,6 +27,8 @@ from runners.errors import EmbeddedServiceError
 
 _PORT = 5432
 """Only part of the socket's file name; nothing listens on a network port."""
+#: Postgres has 1,024 bytes for the path of each of its files.
+_HOME_BYTES_MAX = 900
 
 _START_TIMEOUT_S = 300  # recovery after a crash replays the log, which may be long
 _STOP_TIMEOUT_S = 60
@@ -200,6 +202,12 @@ def open_cluster(home: Path) -> Cluster:
     Raises:
         EmbeddedServiceError: the programs are missing, or the directory cannot be used.
     """
+    if len(os.fsencode(home)) > _HOME_BYTES_MAX:
+        raise EmbeddedServiceError(
+            f"the name of the data directory is too long for Postgres: {len(os.fsencode(home))} bytes",
+            detail=f"it begins with {str(home)[:80]}; at most {_HOME_BYTES_MAX}",
+            hint="choose a shorter one, e.g. with the variable DATAFLOW_STATE_DIR",
+        )
     account = server_account()
     programs = find_programs(home / "data", account)
     make_dir(home)

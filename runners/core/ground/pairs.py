@@ -5,6 +5,7 @@ from typing import Any
 
 from dataflow.errors import TransformError
 from dataflow.graph import TransformNode
+from runners.core.ground.element_text import shown
 
 
 def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:
@@ -22,7 +23,7 @@ def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:
         if not isinstance(value, tuple) or len(value) != 2:
             raise TransformError(
                 f"{node} needs (key, value) pairs",
-                detail=f"it was given {value!r}",
+                detail=f"it was given {shown(value)}",
                 hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x))",
             )
         try:
@@ -30,7 +31,7 @@ def refuse_other_than_pairs(node: TransformNode, values: Sequence[Any]) -> None:
         except TypeError:
             raise TransformError(
                 f"{node} was given a key that cannot be hashed",
-                detail=f"key {value[0]!r} of type {type(value[0]).__name__}",
+                detail=f"key {shown(value[0])} of type {type(value[0]).__name__}",
                 hint="use a tuple instead of a list, a tuple of sorted items instead of a dict or set, and "
                 "@dataclass(frozen=True) or @attrs.frozen for a class of fields",
             ) from None

@@ -5,6 +5,7 @@ from typing import Any
 
 from dataflow.errors import DataflowError, KeyEncodingError, TransformError
 from dataflow.graph import TransformNode
+from runners.core.ground.element_text import shown
 from runners.core.ground.pairs import refuse_other_than_pairs
 from windowing.errors import what_was_raised
 
@@ -21,7 +22,7 @@ def not_folded(node: TransformNode, values: Sequence[Any], error: Exception) -> 
         return error.located(str(node))
     return TransformError(
         f"{node} raised {what_was_raised(error)}",
-        detail=f"while combining {len(values)} values, the first {values[0]!r}",
+        detail=f"while combining {len(values)} value{'s' * (len(values) > 1)}, the first {shown(values[0])}",
         hint="correct the CombineFn, or sort such values out before the grouping",
     )
 

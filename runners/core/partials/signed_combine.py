@@ -17,6 +17,7 @@ import attrs
 
 from dataflow.combine_fn import CombineFn
 from dataflow.errors import TransformError
+from runners.core.ground.element_text import shown
 
 SignedInput = tuple[Any, int]
 
@@ -44,7 +45,7 @@ def not_found_again(value: Any, error: TypeError) -> TransformError:
     """
     return TransformError(
         f"it was given a value that cannot be hashed: {error}",
-        detail=f"value {value!r}; its input may be retracted, so a value must be found again among those before",
+        detail=f"value {shown(value)}; its input may be retracted, so a value must be found again among those before",
         hint="use tuples for lists and frozen attrs classes for objects, or combine with a CombineFn that "
         "has retract_input",
     )

@@ -23,6 +23,7 @@ from dataflow.user_state import (
     TimerParam,
 )
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
+from runners.core.ground.element_text import shown
 from runners.core.stateful.keyed_state import KeyedState, UserTimers, spec_name
 from runners.core.user_code.do_fn_outputs import failure, hook_failure, naming_hook
 from runners.core.user_code.handled import Handled
@@ -174,7 +175,7 @@ class StatefulInvoker:
         return self._tried(lambda: self._fired(cell, timer, call), cell, (call.key, timer), call)
 
     def _fired(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
-        where = f"timer {timer!r} of key {call.key!r}"
+        where = f"timer {timer!r} of key {shown(call.key)}"
         return self._called(self._callbacks[spec_name(timer)], cell, call, where, timer)
 
     @property
@@ -198,7 +199,7 @@ class StatefulInvoker:
 
     def _expired(self, cell: KeyedState, call: Call) -> list[Any]:
         assert self._expiration is not None
-        where = f"when {call.window!r} of key {call.key!r} expired"
+        where = f"when {call.window!r} of key {shown(call.key)} expired"
         return self._called(self._expiration, cell, call, where, _EXPIRATION)
 
     def _called(

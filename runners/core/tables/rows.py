@@ -11,6 +11,7 @@ from dataflow.graph import TransformNode
 from dataflow.rows import is_row_type
 from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
+from runners.core.ground.element_text import shown
 from runners.core.tables.changelog import check_rows
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
@@ -73,7 +74,7 @@ def _row(node: TransformNode, columns: list[str], value: Any) -> Row:
     if not is_mapping and not is_row_type(type(value)):
         raise TransformError(
             f"{node} needs mappings from column name to value",
-            detail=f"it was given {value!r}",
+            detail=f"it was given {shown(value)}",
             hint="end the pipeline with a df.Map that returns a dict, or a named tuple",
         )
     try:
@@ -84,6 +85,6 @@ def _row(node: TransformNode, columns: list[str], value: Any) -> Row:
         missing = error.args[0] if isinstance(error, KeyError) else error.name
         raise TransformError(
             f"{node} was given a row without the column {missing!r}",
-            detail=f"row: {value!r}; columns: {columns}",
+            detail=f"row: {shown(value)}; columns: {columns}",
             hint="give every column a value; None is SQL's NULL",
         ) from None

@@ -279,6 +279,23 @@ def test_an_element_that_is_no_pair_is_named_with_what_to_do(transform: Any) -> 
     assert "df.Map(lambda x: (key_of(x), x))" in failure.value.hint
 
 
+class Unprintable:
+    def __repr__(self) -> str:
+        raise OSError("no repr")
+
+
+@pytest.mark.parametrize("element", [10**5000, Unprintable()], ids=["long", "raises"])
+@pytest.mark.parametrize("transform", [df.GroupByKey(), df.Keys()], ids=["GroupByKey", "Keys"])
+def test_an_element_that_cannot_be_printed_has_an_error_of_its_own(
+    transform: Any, element: Any
+) -> None:
+    """Python prints no integer of more than 4,300 digits."""
+    p = df.Pipeline()
+    p | df.Create([element]) | transform
+    with pytest.raises(df.TransformError, match=r"it was given <\w+.*, whose repr raises "):
+        p.run()
+
+
 def test_inputs_of_a_join_that_are_no_pairs_are_named() -> None:
     p = df.Pipeline()
     orders = p | "orders" >> df.Create([7])

@@ -28,6 +28,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from runners.core.ground.cells import CellId, TimerId
+from runners.core.ground.element_text import shown
 from runners.core.open_windows.stream_windows import StreamWindows
 from runners.core.stages.entries import Changes, Noted
 from runners.core.stages.grouping import Step
@@ -239,7 +240,7 @@ class Journal:
         if owned.keys is None or self._stored.key_of(cell_id)[0] not in owned.keys:
             raise StoreError(
                 f"the journal of {owned.range_id} is about a key of another range",
-                detail=f"key {cell_id[0]!r}",
+                detail=f"key {shown(cell_id[0])}",
                 hint="this is a bug in dataflow-model: keep the database and report it",
             )
 

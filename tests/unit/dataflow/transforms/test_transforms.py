@@ -311,7 +311,7 @@ def test_errors_of_a_combine_fn_are_located() -> None:
     with pytest.raises(df.TransformError, match=r"^transform 'c' \(tests.* TypeError") as caught:
         run("c" >> df.CombinePerKey(sum), values=[("a", "x")])
 
-    assert "while combining 1 values, the first 'x'" == caught.value.detail
+    assert "while combining 1 value, the first 'x'" == caught.value.detail
 
 
 def test_flatten() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 import dataflow as df
+from dataflow.io.arrival import ArrivalTime
+from dataflow.io.periodic import PeriodicSource
 from runners.direct import DirectRunner
 from runners.direct.job import Job
 from runners.testing.scripted_source import Batch, ScriptedSource
@@ -221,3 +223,36 @@ def test_a_table_whose_key_two_groups_emit_has_both_or_refuses(
     else:
         rows = pipeline.run().read_table("counts")
         assert {row["count"]: row["name"] for row in rows} == counts
+
+
+def test_a_source_that_waits_for_the_clock_is_asked_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock stands still until somebody waits, so each instant that is not there costs one pause."""
+    now_us, pauses = 0, 0
+
+    def wait(_: float) -> None:
+        nonlocal now_us, pauses
+        now_us, pauses = now_us + 1_000_000, pauses + 1
+
+    monkeypatch.setattr("runners.direct.job.time.sleep", wait)
+    clock = ArrivalTime(lambda: now_us)
+    source = PeriodicSource(start_us=0, stop_us=3_000_000, interval_us=1_000_000, clock=clock)
+    pipeline = df.Pipeline(DirectRunner())
+    pipeline | df.Read(source) | df.WindowInto(df.FixedWindows(1)) | df.Map(lambda at: at)
+    pipeline.run()
+
+    assert (now_us, pauses) == (2_000_000, 2)
+
+
+def test_a_source_that_has_something_is_asked_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be only a watermark, or a position."""
+
+    def wait(_: float) -> None:
+        pytest.fail("it waits")
+
+    monkeypatch.setattr("runners.direct.job.time.sleep", wait)
+    log = run([Batch(["a"], [1], 5), Batch([], [], 5), Batch([], [], 6), Batch(["b"], [6], 7)])
+    assert [(["a", "b"], 0)] == emitted(log)
