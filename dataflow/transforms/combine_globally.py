@@ -39,9 +39,8 @@ class CombineGlobally(PTransform[Any, Any], Generic[V, OutT, ResultT]):
     """All elements of each window to one result per firing; in the global window also where there is no element.
 
     There the result of nothing (0 of a count, an empty list) is emitted once, at the end of time, if the input has
-    none, or if all that it had has been retracted.  A function that has no result of nothing, as ``max``, emits nothing
-    then, and neither does an input without an end, also when its job is drained: to know then that it has had no
-    element, each would have to be counted a second time, for as long as the job runs.  In other windows nobody knows
+    none, or if all that it had has been retracted; of an input without an end, when its job is drained.  A function
+    that has no result of nothing, as ``max``, emits nothing then.  In other windows nobody knows
     which windows are empty: `without_defaults` is the only possibility there.  Beam's ``CombineGlobally``.
 
     All elements have one key, so one worker has the accumulator of a window; see `with_fanout`.
@@ -138,7 +137,7 @@ class CombineGlobally(PTransform[Any, Any], Generic[V, OutT, ResultT]):
         results: PCollection[Any] = (
             pcoll | "key" >> Map(_with_no_key) | "combine" >> combine | "result" >> Map(_value)
         )
-        if not self._has_defaults or not pcoll.is_bounded:
+        if not self._has_defaults:
             return results
         default = pcoll | "default" >> _Default(self._combine_fn, results.node.strategy)
         return (results, default) | "results" >> Flatten()

@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from dataflow.combiners import SumCombineFn
-from dataflow.graph import MAIN, Read
+from dataflow.graph import MAIN, Group, Read
 from dataflow.impulse import ImpulseSource
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.flatten import Flatten
-from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.rewindowed import Rewindowed
 from triggers.accumulation import AccumulationMode
 from triggers.windowing_strategy import WindowingStrategy
@@ -22,8 +21,11 @@ from triggers.windowing_strategy import WindowingStrategy
 def counted_at_the_end(pcoll: PCollection[Any]) -> PCollection[tuple[None, int]]:
     """``(None, number)``, once, at the end of time; for the `expand` of transforms.
 
+    Where the input has no end that is when its job is drained, which is no mistake here, as it is where a user's
+    grouping waits for it.
+
     Args:
-        pcoll: a collection that ends.
+        pcoll: any collection.
     """
     mode = AccumulationMode.DISCARDING
     if pcoll.node.retracted_by:
@@ -34,7 +36,17 @@ def counted_at_the_end(pcoll: PCollection[Any]) -> PCollection[tuple[None, int]]
         pcoll | "ones" >> Rewindowed(_one, at_the_end),
         impulse | "zero" >> Rewindowed(_zero, at_the_end),
     ) | "both" >> Flatten()
-    return counted | "count" >> CombinePerKey(SumCombineFn())
+    return counted | "count" >> _Count()
+
+
+class _Count(PTransform[PCollection[Any], PCollection[Any]]):
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        return pcoll.pipeline.add_operation(
+            Group(SumCombineFn()),
+            [pcoll],
+            pcoll.node.strategy.frozen(),
+            retracted_by=pcoll.pipeline.here() if pcoll.node.retracted_by else None,
+        )[MAIN]
 
 
 class _Impulse(PTransform[Any, PCollection[bytes]]):

@@ -24,7 +24,7 @@ from runners.millwheel.model.requests import (
 )
 from runners.stored.letters import stored_late_mapping
 from runners.stored.places import decode_position
-from runners.testing.scripted_source import ScriptedSource
+from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator.scripts import guessing, truthful
 from tests.effort import costly
 from tests.simulation.test_worker_crashes import COLUMNS, Cluster, build, row, scripted
@@ -170,6 +170,43 @@ def test_every_open_window_emits_what_it_has(crash_rate: float, seed: int) -> No
     for spec in pipeline.graph().tables():
         rows = {tuple(each.values()) for each in expected.read_table(spec.name)}
         assert rows == set(cluster.store.read_table(spec)), f"seed={seed}"
+
+
+class Endless(ScriptedSource):
+    """Plays a script, and says that it goes on."""
+
+    @property
+    def is_bounded(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("read", [0, 1, 2])
+def test_the_result_of_nothing_is_emitted_where_a_drained_source_has_had_nothing(read: int) -> None:
+    """And is not where there was something, which the trigger may have emitted before."""
+    nothing = Batch([], [], 5)
+    script = [*[nothing] * (2 - read), *(Batch([n], [n], 5) for n in range(read)), *[nothing] * 999]
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | "read" >> df.Read(Endless(script))
+        | df.WindowInto(
+            df.GlobalWindows(),
+            trigger=df.Repeatedly(df.AfterCount(1)),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+        )
+        | df.CombineGlobally(len)
+        | "row" >> df.Map(lambda number: {"number": number})
+        | "write" >> df.WriteToPostgres("numbers", columns={"number": int})
+    )
+    cluster = Cluster(pipeline.graph(), 7, 0.0)
+    loads = cluster.master.statistics
+    cluster.run_until(lambda: loads().workers_ready == 2 and loads().records_read >= 1 + read)
+    cluster.send_request(DRAIN)
+    cluster.run()
+
+    (table,) = pipeline.graph().tables()
+    rows = [each[0] for each in cluster.store.read_table(table)]
+    assert (sum(rows), 0 in rows) == (read, not read)
 
 
 def test_the_end_of_a_split_may_be_lost_again_before_the_driver_knows() -> None:
