@@ -74,8 +74,8 @@ class PTransform(ABC, Generic[InT_contra, OutT_co]):
         says which.  Of a source ``element`` is the record, or its text, and ``failure.origin`` has the file and line.
 
         Handled are calls of functions, asynchronous or not, of `DoFn.process`, of timers and of the expiration of
-        windows, and of a `CombineFn`; not those of the other hooks of a `DoFn`.  The main output is that of the
-        transform; it has none of what the call emitted for a bad element.
+        windows, and of a `CombineFn`; not those of the other hooks of a `DoFn`, nor of what divides a hot key.  The
+        main output is that of the transform; it has none of what the call emitted for a bad element.
 
         A call of a stateful `DoFn` that fails leaves state and timers as they were, for the price of a copy of the
         key's state for each call; a timer that fails is an element ``(key, its name)``.

@@ -2,7 +2,7 @@
 
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,6 +16,28 @@ SCORES = [
 ]
 COLUMNS = {"user": str, "start": datetime, "at": datetime, "value": int}
 SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
+
+
+#: An error of the user's takes no more lines than this.
+LINES_MAX = 20
+
+
+class Refusing(df.CombineFn[int, int, int]):
+    """A sum without the numbers that three divides."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, value: int) -> int:
+        if value % 3 == 0:
+            raise ValueError(f"{value} is refused")
+        return accumulator + value
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
 
 
 class Sale(NamedTuple):
@@ -115,6 +137,27 @@ def test_an_error_shows_the_users_own_lines(make_runner: MakeRunner) -> None:
     assert "return 1 // (element[1] - 7)" in shown
     assert "in <lambda>" in shown
     assert "element: ('user1', 7)" in shown
+    assert len(shown.splitlines()) <= LINES_MAX
+
+
+def test_too_many_failures_end_the_run_and_name_the_transform(make_runner: MakeRunner) -> None:
+    """Of 60 elements each third is bad; nothing of it is the user's code, so no frame but the user's is shown."""
+    p = df.Pipeline(make_runner())
+    handled = df.CombinePerKey(Refusing()).with_exception_handling(
+        threshold=0.3, threshold_windowing=df.FixedWindows(200)
+    )
+    good, _ = p | df.Create(SCORES) | df.WindowInto(df.FixedWindows(60)) | "sum" >> handled
+    rows = good | df.Map(lambda pair: {"user": pair[0], "n": pair[1]})
+    rows | df.WriteToPostgres("t", columns={"user": str, "n": int})
+
+    with pytest.raises(
+        df.TooManyFailuresError, match=r"'sum/check' \(.*failed on 20 of 60 el"
+    ) as caught:
+        p.run().wait_until_finish()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert len(shown.splitlines()) <= LINES_MAX
+    assert "runners/core" not in shown
+    assert "worker" not in shown
 
 
 def text(element: Any) -> Any:
