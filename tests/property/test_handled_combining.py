@@ -1,9 +1,13 @@
-"""What a handled combine function fails on does not depend on how a group is divided, ordered, stored and merged."""
+"""What a handled combine function fails on does not depend on how a group is divided, ordered, stored and merged.
+
+And in every window, with every trigger and retraction, the rest is combined as if the bad elements had never been.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +15,16 @@ import dataflow as df
 from dataflow.exception_handling import ExceptionHandling
 from dataflow.handled_combining import HandledCombineFn
 from dataflow.serialization import dumps, loads
+from dataflow.testing import TestStream
+from tests.effort import costly
 
+MODES = list(df.AccumulationMode)
+WINDOWS = [df.FixedWindows(60), df.Sessions(40), df.SlidingWindows(60, period=30)]
+TRIGGERS = [
+    df.DefaultTrigger(),
+    df.AfterWatermark(early=df.AfterCount(2), late=df.AfterCount(1)),
+    df.Repeatedly(df.AfterCount(2)),
+]
 #: More numbers than this have no sum, and so have different signs.
 LIMIT = 4
 
@@ -99,3 +112,74 @@ def test_bad_elements_and_bad_groups_are_those_that_are_defined(
 ) -> None:
     values = [each for part in parts for each in part]
     assert folded(parts, order, retries=retries) == defined(values)
+
+
+ARRIVALS: Any = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.sampled_from("ab"), st.sampled_from([1, 2, "x"]), st.integers(0, 200)),
+            min_size=1,
+            max_size=4,
+        ),
+        st.integers(0, 60),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def changes_of(arrivals: Any, into: df.WindowInto, combine: Any, *, is_twice: bool) -> list[str]:
+    """What is emitted and retracted, with event time, window and pane; of the sums of all keys, if they are summed."""
+    stream, watermark = TestStream(), 0
+    for elements, step in arrivals:
+        stamped = [df.TimestampedValue((key, value), at) for key, value, at in elements]
+        watermark += step
+        stream = stream.add_elements(stamped).advance_watermark_to(watermark)
+    found: list[str] = []
+    with df.Pipeline() as p:
+        sums = combine(p | stream | into, "once")
+        if is_twice:
+            sums = combine(sums | df.Map(lambda pair: ("all", pair[1])), "twice")
+        sums | df.ToChangelog() | "see" >> df.Map(lambda change: found.append(seen(change)))
+    return sorted(found)
+
+
+def seen(change: Any) -> str:
+    """All of it but the clock."""
+    return repr((change.value, change.sign, change.timestamp, change.window, change.pane))
+
+
+def of_numbers(pairs: Any, label: str) -> Any:
+    numbers = pairs | f"numbers {label}" >> df.Filter(lambda pair: pair[1] != "x")
+    return numbers | label >> df.CombinePerKey(df.SumCombineFn())
+
+
+def handled(pairs: Any, label: str) -> Any:
+    good, _ = pairs | label >> df.CombinePerKey(df.SumCombineFn()).with_exception_handling()
+    return good
+
+
+@pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")
+@costly()
+@given(
+    ARRIVALS,
+    st.sampled_from(WINDOWS),
+    st.sampled_from(TRIGGERS),
+    st.sampled_from(MODES),
+    st.sampled_from(list(df.TimestampCombiner)),
+    st.booleans(),
+)
+def test_the_rest_is_combined_as_if_the_bad_elements_had_never_been(
+    arrivals: Any, windows: Any, trigger: Any, mode: Any, combiner: Any, is_twice: bool
+) -> None:
+    into = df.WindowInto(
+        windows,
+        trigger=trigger,
+        accumulation_mode=mode,
+        allowed_lateness=100,
+        timestamp_combiner=combiner,
+    )
+    twice = is_twice and mode is df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+    assert changes_of(arrivals, into, handled, is_twice=twice) == changes_of(
+        arrivals, into, of_numbers, is_twice=twice
+    )
