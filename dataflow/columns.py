@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
@@ -309,6 +310,8 @@ def column_values(array: pa.Array) -> list[Any]:
     """An array as Python values; instants are datetimes in UTC."""
     if _is_tuples(array.type):
         return list(zip(*map(column_values, array.flatten()), strict=True))
+    if pa.types.is_list(array.type):
+        return _lists_of(array)
     if pa.types.is_timestamp(array.type):
         times_us = array.cast(TIMESTAMP_TYPE).cast(pa.int64()).to_pylist()
         return [None if time_us is None else to_datetime(time_us) for time_us in times_us]
@@ -317,6 +320,16 @@ def column_values(array: pa.Array) -> list[Any]:
         values: list[Any] = numbers_of(array).tolist()
         return values
     return list(array.to_pylist())
+
+
+def _lists_of(array: pa.ListArray) -> list[Any]:
+    values = column_values(array.flatten())
+    sizes = array.value_lengths().fill_null(0).to_pylist()
+    ends = accumulate(sizes)
+    lists = [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    if not array.null_count:
+        return lists
+    return [found if known else None for found, known in zip(lists, array.is_valid(), strict=True)]
 
 
 def packed(batch: pa.RecordBatch) -> bytes:

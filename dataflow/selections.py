@@ -15,6 +15,7 @@ from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combine_fn import CombineFn
 from dataflow.element_digests import element_digest
 from dataflow.errors import PipelineError, TransformError
+from dataflow.top_columns import SIZE_MAX, TopColumns
 
 #: An accumulator has room for so many values beyond those that it needs, so that it is seldom cut.
 _SPARE = 64
@@ -107,9 +108,15 @@ class TopCombineFn(_SomeCombineFn):
     Of values with equal keys a digest of the value decides which are in the list, and where: it means nothing, but is
     the same in every run.  Beam's ``TopCombineFn``.
 
+    Example::
+
+        best = df.TopCombineFn(3, key=operator.itemgetter(1))
+        bids | df.GroupBy("auction").aggregate_field(("bidder", "price"), best, "best")
+
     Args:
         size: how many.
-        key: what values are compared by, as for ``sorted``; by themselves if not given.
+        key: what values are compared by, as for ``sorted``; by themselves if not given.  In columns that is
+            themselves, or a field of a tuple: ``operator.itemgetter(1)``.
         reverse: the least values, the least first.
 
     Raises:
@@ -126,6 +133,13 @@ class TopCombineFn(_SomeCombineFn):
                 hint="e.g. key=operator.itemgetter(1)",
             )
         self.key, self.reverse = key, reverse
+
+    def columns(self) -> ColumnCombineFn | None:
+        """Columns of the first values; None of very many, and of values that are compared by a function."""
+        place = None if self.key is None else _place_of(self.key)
+        if self.size > SIZE_MAX or (self.key is not None and place is None):
+            return None
+        return TopColumns(self.size, is_greatest=not self.reverse, ranked_by=place)
 
     def _place(self, value: Any) -> Any:
         return checked_rank(value if self.key is None else self.key(value), value)
@@ -237,6 +251,15 @@ class LatestCombineFn(ArgMaxCombineFn):
     Event times are anything that can be compared.  Of several values of the same event time a digest of the value
     decides: it means nothing, but is the same in every run.  Beam's ``LatestCombineFn``.
     """
+
+
+def _place_of(key: Callable[[Any], Any]) -> int | None:
+    """The place that a function takes out of a tuple; None if it does anything else."""
+    if type(key) is not itemgetter:
+        return None
+    places: Any = key.__reduce__()[1]
+    is_place = len(places) == 1 and type(places[0]) is int and places[0] >= 0
+    return places[0] if is_place else None
 
 
 def _digest(placed: tuple[Any, Any]) -> int:

@@ -183,7 +183,7 @@ def _expressions(p: df.Pipeline) -> df.PCollection[Any]:
     totals = df.GroupBy("shop").aggregate_field(df.col("amount") * 2 + 1, sum, "total")
     by_shop = large | totals.aggregate_field(
         (-df.col("amount"), "amount"), df.ArgMaxCombineFn(), "best"
-    )
+    ).aggregate_field("amount", df.TopCombineFn(2), "two")
     of_all = large | df.GroupBy().aggregate_field(-df.col("amount"), min, "least")
     return (by_shop | "shops" >> df.Map(tuple), of_all | "all" >> df.Map(tuple)) | df.Flatten()
 
@@ -591,7 +591,7 @@ PROGRAMS: Sequence[Program] = (
         [("Oslo", 6)],
     ),
     Program("FlattenWith", _flatten_with, list("ABCC")),
-    Program("col", _expressions, [("Oslo", 18, -5), (-5,)]),
+    Program("col", _expressions, [("Oslo", 18, -5, [5, 3]), (-5,)]),
     Program("Reify", _windows, [(1, 5.0, 0), (2, 65.0, 60_000_000)]),
     Program(
         "Reify of values",

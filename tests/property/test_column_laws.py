@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import permutations
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,105 @@ def test_values_are_chosen_by_rank_in_columns_as_one_by_one(
     ranks = tuple(rank / 2 for rank in ranks) if is_halves else ranks
     inputs = tuples_of([pa.array(list(map(int, values)), pa.int64()), pa.array(ranks)])
     check_combine_columns(combine_fn, inputs)
+
+
+@given(
+    st.builds(df.TopCombineFn, st.integers(1, 3), reverse=st.booleans()),
+    st.lists(LARGE, min_size=1, max_size=9)
+    | st.lists(st.booleans(), min_size=1)
+    | st.lists(FLOATS.filter(bool), min_size=1),
+)
+def test_the_first_of_an_order_are_chosen_in_columns_as_one_by_one(
+    combine_fn: df.CombineFn, values: list[Any]
+) -> None:
+    check_combine_columns(combine_fn, values, by=repr)
+
+
+@given(
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(0, 1),
+    st.lists(st.tuples(st.integers(-2, 2), LARGE, st.booleans()), min_size=1, max_size=9),
+    st.booleans(),
+)
+def test_tuples_are_chosen_by_a_field_in_columns_as_one_by_one(
+    size: int, reverse: bool, place: int, inputs: list[tuple[int, int, bool]], is_halves: bool
+) -> None:
+    """Among equals, too."""
+    first, second, third = zip(*inputs, strict=True)
+    halves = [each / 2 for each in first] if is_halves else first
+    columns = tuples_of([pa.array(halves), pa.array(second, pa.int64()), pa.array(third)])
+    combine_fn = df.TopCombineFn(size, key=itemgetter(place), reverse=reverse)
+    check_combine_columns(combine_fn, columns, by=repr)
+
+
+def test_accumulators_of_rows_become_columns_that_give_them_back() -> None:
+    numbers, pairs = df.TopCombineFn(2), df.TopCombineFn(2, key=itemgetter(1))
+    of_numbers, of_pairs = (columns_of(each) for each in (numbers, pairs))
+    assert of_numbers is not None
+    assert of_pairs is not None
+    two = ColumnGroups(np.arange(3), np.array([0, 2]))
+    like = of_numbers.lift(pa.array([1, 2, 3]), two)
+    like_pairs = of_pairs.lift(tuples_of([pa.array([1, 2, 3]), pa.array([0.5, 1.0, 2.0])]), two)
+    assert like is not None
+    assert like_pairs is not None
+
+    known: Accumulators
+    rows: list[Any]
+    for columns, known, rows in (
+        (of_numbers, like, [[(3, 3), (-1, -1)], [], [(7, 7)]]),
+        (of_numbers, like, [[]]),
+        (of_pairs, like_pairs, [[(2.5, (1, 2.5)), (0.5, (9, 0.5))], []]),
+        (of_pairs, like_pairs, [[]]),
+    ):
+        found = columns.from_rows(rows, known)
+        assert found is not None
+        assert list(columns.rows(found)) == rows
+    for columns, known, rows in (
+        # Not in order, too long, of another type, beyond 64 bits, of another shape, one that depends on the order.
+        (of_numbers, like, [[(-1, -1), (3, 3)]]),
+        (of_numbers, like, [[(3, 3), (2, 2), (1, 1)]]),
+        (of_numbers, like, [[(3.0, 3.0)]]),
+        (of_numbers, like, [[(1 << 63, 1 << 63)]]),
+        (of_pairs, like_pairs, [[(2.5, 2.5)]]),
+        (of_pairs, like_pairs, [[(2.5, (1, 2.5, 3))]]),
+        (of_pairs, like_pairs, [[(-0.0, (1, -0.0))]]),
+    ):
+        assert columns.from_rows(rows, known) is None
+
+
+@pytest.mark.parametrize(
+    "combine_fn",
+    [
+        df.TopCombineFn(33),
+        df.TopCombineFn(2, key=abs),
+        df.TopCombineFn(2, key=itemgetter(-1)),
+        df.TopCombineFn(2, key=itemgetter(0, 1)),
+        df.TopCombineFn(2, key=itemgetter("price")),
+    ],
+)
+def test_very_many_and_what_a_function_compares_are_chosen_one_by_one(
+    combine_fn: df.CombineFn,
+) -> None:
+    assert columns_of(combine_fn) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0.5, math.nan]),
+        pa.array([0.0, -0.0]),
+        pa.array([1, None]),
+        pa.array(["a", "b"]),
+        tuples_of([pa.array([1, 2])]),
+    ],
+)
+def test_what_has_no_certain_order_is_not_chosen_in_columns(values: pa.Array) -> None:
+    groups = ColumnGroups(np.arange(2), np.array([0]))
+    for combine_fn in (df.TopCombineFn(2), df.TopCombineFn(2, key=itemgetter(1))):
+        columns = columns_of(combine_fn)
+        assert columns is not None
+        assert columns.lift(values, groups) is None
 
 
 def test_a_rank_that_is_no_number_is_refused_and_not_looked_for_in_columns() -> None:

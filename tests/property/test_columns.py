@@ -1,6 +1,7 @@
 """Columns emit what single rows emit: whatever the rows, the windows, the bundles and the aggregates."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.columns import IntColumn, PairColumns, Rows, picked
+from dataflow.columns import IntColumn, PairColumns, Rows, column_values, picked, tuples_of
 from dataflow.graph import TransformNode, WriteTable
 from dataflow.serialization import dumps, loads
 from dataflow.table import TableSpec
@@ -63,7 +64,7 @@ WINDOW_FNS = st.sampled_from(
     ]
 )
 KEYS = st.lists(st.sampled_from(["user", "is_test", "shard"]), min_size=1, max_size=3, unique=True)
-AGGREGATES: Sequence[tuple[str, Any]] = [
+AGGREGATES: Sequence[tuple[Any, Any]] = [
     ("value", sum),
     ("value", df.SumCombineFn()),
     ("value", df.CountCombineFn()),
@@ -80,12 +81,15 @@ AGGREGATES: Sequence[tuple[str, Any]] = [
     ("value", Spread()),
     ("user", Tally()),
     ("value", tuple),
+    ("value", df.TopCombineFn(2)),
+    ("is_test", df.TopCombineFn(3, reverse=True)),
+    (("price", "shard"), df.TopCombineFn(2, key=itemgetter(1))),
 ]
 CHOSEN = st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4)
 
 
 def aggregation(
-    window_fn: WindowFn, keys: Sequence[str], aggregates: Sequence[tuple[str, Any]], **options: Any
+    window_fn: WindowFn, keys: Sequence[str], aggregates: Sequence[tuple[Any, Any]], **options: Any
 ) -> Callable[[Collection], Collection]:
     """The pipeline between the source and what looks at its results."""
     grouping = df.GroupBy(*keys)
@@ -162,7 +166,7 @@ def test_a_replay_emits_the_same_in_columns(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],
-    aggregates: list[tuple[str, Any]],
+    aggregates: list[tuple[Any, Any]],
 ) -> None:
     if not is_exact(batches):
         aggregates = [each for each in aggregates if each[0] != "price"] or [("value", sum)]
@@ -192,7 +196,7 @@ def test_columns_for_which_there_is_no_room_emit_the_same(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],
-    aggregates: list[tuple[str, Any]],
+    aggregates: list[tuple[Any, Any]],
     spill_bytes: int,
 ) -> None:
     if not is_exact(batches):
@@ -214,11 +218,13 @@ def test_what_fits_into_columns_stays_there(
         ([(event._replace(value=1), at_us) for event, at_us in rows], watermark_us)
         for rows, watermark_us in batches
     ]
-    aggregates = [
+    aggregates: list[tuple[Any, Any]] = [
         ("value", sum),
         ("value", df.MeanCombineFn()),
         ("value", Spread()),
         ("user", Tally()),
+        ("value", df.TopCombineFn(2)),
+        (("value", "shard"), df.TopCombineFn(2, key=itemgetter(1))),
     ]
     transform = aggregation(window_fn, keys, aggregates)
 
@@ -241,7 +247,7 @@ def test_a_stream_with_late_records_emits_the_same_from_columns(
     batches: list[Batch],
     window_fn: WindowFn,
     keys: list[str],
-    aggregates: list[tuple[str, Any]],
+    aggregates: list[tuple[Any, Any]],
     mode: df.AccumulationMode,
     lateness: int,
     combiner: df.TimestampCombiner,
@@ -309,6 +315,24 @@ def test_a_column_is_the_list_of_its_elements(events: list[Event], data: st.Data
         assert picked(column, indexes) == picked(listed, indexes)
         assert loads(dumps(column[start:stop])) == listed[start:stop]
         assert repr(column[-1]) == repr(listed[-1])
+
+
+LISTS = st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), max_size=3) | st.none())
+
+
+@given(lists=LISTS, start=st.integers(0, 3))
+def test_lists_of_tuples_are_taken_out_of_a_column(
+    lists: list[list[tuple[int, bool]] | None], start: int
+) -> None:
+    kind = pa.list_(tuples_of([pa.array([0]), pa.array([True])]).type)
+    named = [
+        None if each is None else [{"0": first, "1": second} for first, second in each]
+        for each in lists
+    ]
+
+    array = pa.array(named, kind)[start:]
+
+    assert repr(column_values(array)) == repr(lists[start:])
 
 
 TABLES = st.sampled_from(
