@@ -15,6 +15,8 @@ from dataflow.columns import IntColumn, PairColumns, Rows, column_values, picked
 from dataflow.graph import TransformNode, WriteTable
 from dataflow.serialization import dumps, loads
 from dataflow.table import TableSpec
+from runners.batch.spill.spilled_groups import SpilledGroups
+from runners.core.columns.partials import PartialColumns
 from runners.core.columns.windows import assigned
 from runners.core.ground.bundle import Bundle
 from runners.core.tables.changelog import apply_table_write
@@ -207,6 +209,33 @@ def test_columns_for_which_there_is_no_room_emit_the_same(
     in_memory = replayed(transform, EventSource(batches, as_columns=False))
 
     assert spilled.emitted == in_memory.emitted
+
+
+def test_columns_for_which_there_is_no_room_are_divided_as_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A range of two and a half million windows took fourteen times as long where they were taken apart for it."""
+    events = [Event("a", is_test=True, shard=shard, value=shard, price=0.0) for shard in range(400)]
+    batch = [(event, 0) for event in events], 0
+    transform = aggregation(df.FixedWindows(10), ["shard"], [("value", sum)])
+    divided, divide = list[int](), SpilledGroups._divide
+
+    def noting(groups: SpilledGroups, *given: Any) -> None:
+        divided.append(groups.spills)
+        divide(groups, *given)
+
+    in_memory = replayed(transform, EventSource([batch, batch], as_columns=True))
+    monkeypatch.setattr(SpilledGroups, "_divide", noting)
+    monkeypatch.setattr(PartialColumns, "_make", _never_made)
+    spilled = replayed(transform, EventSource([batch, batch], as_columns=True), spill_bytes=4_000)
+
+    assert divided
+    assert spilled.emitted == in_memory.emitted
+    assert len(spilled.emitted) == len(events)
+
+
+def _never_made(columns: PartialColumns) -> Any:
+    raise AssertionError(f"{columns!r} are taken apart")
 
 
 @given(batches=BATCHES, window_fn=WINDOW_FNS, keys=KEYS)

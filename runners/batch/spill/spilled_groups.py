@@ -30,9 +30,11 @@ from weakref import WeakSet
 from runners.batch.spill.large_key import LargeKey
 from runners.batch.spill.run_file import RunFile
 from runners.batch.spill.spill_file import SpillFile
+from runners.core.columns.partials import PartialColumns
 from runners.core.open_windows.choice import opened_until_all_is_there
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
+from runners.core.partials.parts import by_label
 from runners.core.stages.entries import Changes, Entry, Released, Whole
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
@@ -41,6 +43,9 @@ from runners.stored.partials import decode_partials, encode_partials
 
 #: State of a task in memory, as stored bytes; Python objects take some seven times as much.
 SPILL_BYTES = 48 << 20
+#: Columns take as much as their bytes, and as much again for their order and while they are merged: less than half of
+#: what objects take.
+_COLUMNS_SHARE = 2
 #: What a cell takes beside its content, in the same measure.
 CELL_BYTES = 200
 #: Timers fired in one go.
@@ -70,12 +75,13 @@ class _Memory:
         """An upper limit of the size: what is folded or emitted already still counts as what it was."""
         return self._content_bytes + CELL_BYTES * len(self._windows)
 
-    def grow(self, size_bytes: int) -> None:
-        self._content_bytes += size_bytes
+    def grow(self, content: Entry, size_bytes: int) -> None:
+        self._content_bytes += size_bytes // _share(content)
 
     def measure(self) -> int:
         """Count the size anew, at the cost of encoding everything."""
-        self._content_bytes = sum(map(len, map(_encoded, self._windows.contents())))
+        contents = self._windows.contents()
+        self._content_bytes = sum(len(_encoded(each)) // _share(each) for each in contents)
         return self.size_bytes
 
 
@@ -124,7 +130,7 @@ class SpilledGroups:
         windows = opened_until_all_is_there(self._grouping)
         memory, limit_bytes = _Memory(windows), self._spill_bytes
         for content, size_bytes in chunks:
-            memory.grow(size_bytes)
+            memory.grow(content, size_bytes)
             if isinstance(content, Changes):
                 windows.restore(content)
             else:
@@ -188,20 +194,24 @@ class SpilledGroups:
         large: LargeKey | None,
         files: Sequence[SpillFile],
     ) -> None:
-        """Write everything that is in memory, and that is still to come."""
+        """Write everything that is in memory, and that is still to come; columns stay columns."""
+
+        def bucket_of(key: Any) -> int | None:
+            is_large = large is not None and key == large.key
+            return None if is_large else self._bucket(key, shift)
+
         for content in chain(windows.spill(), (content for content, _ in chunks)):
             if isinstance(content, Changes):
                 files[self._bucket(_key(content), shift)].write(_encoded(content))
                 continue
             assert not isinstance(content, Whole | Released)
-            parts: dict[int, list[Partial]] = {}
-            for partial in content:
-                if large is not None and partial[0] == large.key:
-                    large.add(partial)
+            for bucket, part in by_label(content, bucket_of).items():
+                if bucket is None:
+                    assert large is not None
+                    for partial in part:
+                        large.add(partial)
                 else:
-                    parts.setdefault(self._bucket(partial[0], shift), []).append(partial)
-            for bucket, part in parts.items():
-                files[bucket].write(_encoded(part))
+                    files[bucket].write(_encoded(part))
 
     def _chunk(self, blob: bytes) -> _Chunk:
         """The partials, or the cell, that were written to the file of a bucket."""
@@ -212,6 +222,11 @@ class SpilledGroups:
     def _bucket(self, key: Any, shift: int) -> int:
         # From the low end: the range itself is an interval, so its keys agree in the high bits.
         return (self._grouping.codec.encode(key).hash >> shift) % _BUCKETS
+
+
+def _share(content: Entry) -> int:
+    """What the size of a content in bytes is divided by, so that it is compared with that of objects."""
+    return _COLUMNS_SHARE if isinstance(content, PartialColumns) else 1
 
 
 def _encoded(entry: Entry) -> bytes:

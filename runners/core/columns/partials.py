@@ -382,6 +382,16 @@ def key_labels(
     return which, [label_of(key) for key in keys]
 
 
+def key_counts(partials: PartialColumns) -> tuple[list[Any], list[int]]:
+    """The keys of partials, each once, and the number of partials of each.
+
+    Args:
+        partials: of one grouping, at least one.
+    """
+    which, keys = key_labels(partials, lambda key: key)
+    return keys, np.bincount(which).tolist()
+
+
 def divided_by(
     partials: PartialColumns, which: Int64s, labels: Sequence[LabelT]
 ) -> Iterator[tuple[LabelT, PartialColumns]]:

@@ -3,12 +3,13 @@
 Keeps partials as they come, merged when they take much room: no window has a cell or a timer.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from runners.core.columns.partials import PartialColumns
+from runners.core.columns.partials import PartialColumns, key_counts
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import CellId
 from runners.core.open_windows.open_windows import Arrival, OneKey, OpenWindows
@@ -78,8 +79,9 @@ class Replayed(OpenWindows):
         return 0
 
     def keys(self) -> Iterator[Any]:
-        """The key of every partial."""
-        return map(_key_of, chain(*self._columns, self._partials))
+        """The key of every partial; of columns each key once."""
+        in_columns = chain.from_iterable(key_counts(each)[0] for each in self._columns)
+        return chain(in_columns, map(_key_of, self._partials))
 
     def contents(self) -> Iterator[Entry]:
         """Merge the partials into as few as possible, and yield them."""
@@ -112,9 +114,12 @@ class Replayed(OpenWindows):
         order, is_list = self._merging.order, self._panes.is_list
         if order is None:
             return None
-        weights: dict[Any, int] = {}
-        for key, _, _, count in chain(*self._columns, self._partials):
-            weights[key] = weights.get(key, 0) + (count if is_list else 1)
+        weights = Counter[Any]()
+        for columns in self._columns:
+            # Their accumulators are numbers, so none is a list.
+            weights.update(dict(zip(*key_counts(columns), strict=True)))
+        for key, _, _, count in self._partials:
+            weights[key] += count if is_list else 1
         key = max(weights, key=weights.__getitem__)
         if 2 * weights[key] <= sum(weights.values()):
             return None
