@@ -4,12 +4,20 @@ Windows are half-open, so those that only touch do not overlap.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
+import numpy as np
+
+from windowing.column_merging import begins_chain
 from windowing.window import Window, windows_of
 from windowing.window_fn import Merge, MergingWindowFn, WindowFn
 
 ItemT = TypeVar("ItemT")
+
+#: From so many windows on, sorting arrays of their bounds costs less than a look at each.
+_ARRAYS_MIN = 512
+_start_of, _end_of = itemgetter(0), itemgetter(1)
 
 
 def chains(
@@ -25,6 +33,8 @@ def chains(
     Returns:
         For each chain its key, the window that spans it, and its items in the order of the starts of their windows.
     """
+    if len(windows) >= _ARRAYS_MIN:
+        return _chains_by_arrays(keys, windows, items)
     starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
     #: For each chain: its key, bounds and items; and for each key, the index of its latest chain.
     owners: list[Any] = []
@@ -45,6 +55,28 @@ def chains(
             found[chain].append(items[index])
             to_us[chain] = max(to_us[chain], end_us)
     return zip(owners, windows_of(from_us, to_us), found, strict=True)
+
+
+def _chains_by_arrays(
+    keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]
+) -> Iterator[tuple[Any, Window, list[Any]]]:
+    """What `chains` returns, in the order of the keys, and of each key in the order of time."""
+    numbers: dict[Any, int] = {}
+    size, number = len(items), numbers.setdefault
+    codes = np.fromiter((number(key, len(numbers)) for key in keys), np.int64, size)
+    starts_us = np.fromiter(map(_start_of, windows), np.int64, size)
+    ends_us = np.fromiter(map(_end_of, windows), np.int64, size)
+    order = np.lexsort((starts_us, codes))
+    codes, starts_us, ends_us = codes[order], starts_us[order], ends_us[order]
+    sizes_us = ends_us - starts_us
+    is_one_size = bool((sizes_us == sizes_us[0]).all())
+    firsts = np.flatnonzero(begins_chain(codes, starts_us, ends_us, is_one_size=is_one_size))
+    ordered = list(map(items.__getitem__, order.tolist()))
+    begins = firsts.tolist()
+    owners = map(list(numbers).__getitem__, codes[firsts].tolist())
+    spans = windows_of(starts_us[firsts].tolist(), np.maximum.reduceat(ends_us, firsts).tolist())
+    lists = [ordered[begin:end] for begin, end in zip(begins, [*begins[1:], size], strict=True)]
+    return zip(owners, spans, lists, strict=True)
 
 
 def chains_in_order(

@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import example, given
@@ -14,6 +15,7 @@ from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.merging import PartialMerging
 from triggers.windowing_strategy import WindowingStrategy
+from windowing import merging
 from windowing.column_merging import begins_chain
 from windowing.merging import chains, chains_in_order, merge_arrival, merge_overlapping
 
@@ -79,6 +81,27 @@ def test_by_key(windows: list[df.Window], others: list[df.Window]) -> None:
         mine = [(window, items) for owner, window, items in found if owner == key]
         assert sorted(window for window, _ in mine) == spanned(given_windows)
         assert sorted(item for _, items in mine for item in items) == sorted(given_windows)
+
+
+@given(WINDOWS.filter(bool), st.data())
+@example(TOUCHING, None)
+@example(COVERED, None)
+def test_many_are_sorted_as_arrays_to_the_same_chains(
+    windows: list[df.Window], data: st.DataObject | None
+) -> None:
+    """With the items of each in the same order."""
+    size = len(windows)
+    drawn = st.lists(st.sampled_from(["a", ("b", 1), 2]), min_size=size, max_size=size)
+    keys = ["a"] * size if data is None else data.draw(drawn)
+    one_by_one = list(chains(keys, windows, range(size)))
+
+    with patch.object(merging, "_ARRAYS_MIN", 1):
+        as_arrays = list(chains(keys, windows, range(size)))
+
+    assert sorted(as_arrays, key=repr) == sorted(one_by_one, key=repr)
+    assert all(type(bound) is int for _, window, _ in as_arrays for bound in window)
+    of_each = [[chain for chain in as_arrays if chain[0] == key] for key in set(keys)]
+    assert all([each[1] for each in some] == sorted(each[1] for each in some) for some in of_each)
 
 
 @given(WINDOWS)
