@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +12,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.columns import IntColumn, PairColumns, Rows, column_values, picked, tuples_of
+from dataflow.columns import (
+    IntColumn,
+    PairColumns,
+    Rows,
+    WindowColumn,
+    column_values,
+    picked,
+    tuples_of,
+)
 from dataflow.graph import TransformNode, WriteTable
 from dataflow.serialization import dumps, loads
 from dataflow.table import TableSpec
 from runners.batch.spill.spilled_groups import SpilledGroups
-from runners.core.columns.partials import PartialColumns
+from runners.core.columns import partials
+from runners.core.columns.partials import PartialColumns, grouped
 from runners.core.columns.windows import assigned
 from runners.core.ground.bundle import Bundle
 from runners.core.tables.changelog import apply_table_write
@@ -36,6 +46,7 @@ from tests.columnar import (
     columns_of,
     replayed,
 )
+from windowing.merging import chains
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_fn import WindowFn
 
@@ -344,6 +355,48 @@ def test_a_column_is_the_list_of_its_elements(events: list[Event], data: st.Data
         assert picked(column, indexes) == picked(listed, indexes)
         assert loads(dumps(column[start:stop])) == listed[start:stop]
         assert repr(column[-1]) == repr(listed[-1])
+
+
+@given(
+    keys=st.lists(st.sampled_from([0, 1, 2**31]), min_size=1, max_size=9),
+    steps=st.lists(st.integers(0, 5), min_size=9, max_size=9),
+    step_us=st.sampled_from([1, 7, SECOND_US, 2**33]),
+    size_us=st.none() | st.sampled_from([1, 3 * SECOND_US]),
+    is_merging=st.booleans(),
+    sample=st.sampled_from([2, 64]),
+)
+# Every start but one is a multiple of the step of the first ones.
+# Keys and starts that are too large for one number.
+@example(keys=[0, 2**31, 0], steps=[0, 2, 3], step_us=2**33, size_us=1, is_merging=False, sample=2)
+@example(keys=[0] * 4, steps=[0, 2, 4, 3], step_us=7, size_us=1, is_merging=False, sample=2)
+def test_rows_are_grouped_by_key_and_window(
+    keys: list[int],
+    steps: list[int],
+    step_us: int,
+    size_us: int | None,
+    is_merging: bool,
+    sample: int,
+) -> None:
+    """In the order of keys and windows, each group in the order in which its rows came."""
+    starts_us = np.array(steps[: len(keys)], np.int64) * step_us - 3
+    ends_us = starts_us + (np.arange(len(keys)) % 2 + 1 if size_us is None else size_us)
+    windows = WindowColumn(starts_us, ends_us, size_us)
+
+    with patch.object(partials, "_STEP_SAMPLE", sample):
+        found = grouped((pa.array(keys),), windows, is_merging=is_merging)
+
+    assert found is not None
+    groups = [each.tolist() for each in np.split(found.order, found.bounds[1:])]
+    by_key = [keys[group[0]] for group in groups]
+    assert by_key == sorted(by_key)
+    if is_merging:
+        ours = list(chains(keys, list(windows), range(len(keys))))
+        assert sorted(map(sorted, groups)) == sorted(sorted(items) for _, _, items in ours)
+        return
+    expected: dict[Any, list[int]] = {}
+    for row, (key, window) in enumerate(zip(keys, windows, strict=True)):
+        expected.setdefault((key, tuple(window)), []).append(row)
+    assert groups == [expected[each] for each in sorted(expected)]
 
 
 LISTS = st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), max_size=3) | st.none())
