@@ -62,13 +62,18 @@ class WholeLines:
                     hint="do not change files while they are read",
                 )
             self._at += len(found)
-            together = self._begun + found
+            begun = self._begun
             is_all = self._at == self._end and not self._is_growing
-            length = len(together) if is_all else end_of_lines(together)
+            if length := len(found) if is_all else end_of_lines(found):
+                self._begun = found[length:]
+                # A piece may be many megabytes, so it is copied once.
+                return b"".join((begun, memoryview(found)[:length]))
+            # There may be an end in front: a CR whose LF has not come.
+            together = begun + found
+            length = end_of_lines(together)
+            self._begun = together[length:]
             if length:
-                self._begun = together[length:]
                 return together[:length]
-            self._begun = together
         return b""
 
     def __iter__(self) -> Iterator[bytes]:
