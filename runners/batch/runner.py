@@ -69,9 +69,9 @@ class BatchRunner:
             machine.  What one key range has to write must fit into the memory of a worker.
         log_level: what of this level ("DEBUG", "INFO", ...) or above user code logs reaches `logging` in this process;
             None: that of the environment variable DATAFLOW_LOG_LEVEL, else INFO.
-        spill_bytes: how much of a key range a task keeps in memory, counted as pickles; the rest waits in temporary
-            files.  A group of `GroupByKey` that does not fit is given as a sequence that reads such a file; see
-            there, and docs/how-to/run-on-a-cluster.md for what must fit all the same.
+        spill_bytes: how much of a key range a task keeps in memory, counted as pickles, and of columns half of their
+            bytes; the rest waits in temporary files.  A group of `GroupByKey` that does not fit is given as a sequence
+            that reads such a file; see there, and docs/how-to/run-on-a-cluster.md for what must fit all the same.
         tries_per_record: how often a record that makes user code fail is tried before it is left
             out and kept as a dead letter (`PipelineResult.dead_letters`); None: the first failure
             ends the run.  So is one that ends its process, or takes longer than ``step_timeout``, where Spark tries a
