@@ -15,22 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from dataflow.do_fn import CallableDoFn, DoFn, Outcome
+from dataflow.do_fn import CallableDoFn, DoFn, Outcome, is_async
 
 #: How many calls of one bundle are awaited together, if a DoFn does not say.
 MAX_CONCURRENCY = 64
-
-
-def is_async(call: Callable[..., Any]) -> bool:
-    """Whether calling a function gives something that is awaited, or iterated asynchronously.
-
-    Args:
-        call: a function, a partial of one, or an object with ``__call__``.
-    """
-    while isinstance(call, partial):
-        call = call.func
-    code: Any = call if inspect.isroutine(call) or isinstance(call, type) else type(call).__call__
-    return inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code)
 
 
 def async_calls(fn: DoFn | CallableDoFn) -> "AsyncCalls | None":

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -295,6 +296,18 @@ class CallableDoFn:
 
     function: Callable[..., Any]
     shape: Shape
+
+
+def is_async(call: Callable[..., Any]) -> bool:
+    """Whether calling a function gives something that is awaited, or iterated asynchronously.
+
+    Args:
+        call: a function, a partial of one, or an object with ``__call__``.
+    """
+    while isinstance(call, partial):
+        call = call.func
+    code: Any = call if inspect.isroutine(call) or isinstance(call, type) else type(call).__call__
+    return inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code)
 
 
 def has_process_batch(fn: object) -> bool:

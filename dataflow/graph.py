@@ -6,6 +6,7 @@ This is what a runner gets.  It knows no engine; an operation describes *what* i
 import re
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 
 import attrs
 
@@ -202,15 +203,36 @@ class TransformNode:
         return f"transform {self.label!r} ({self.location})"
 
 
+@attrs.frozen
+class TypeCheck:
+    """A type that elements are checked against while the pipeline runs, where that is asked for.
+
+    Attributes:
+        pcollection: the id of the collection that they are in.
+        hint: the type.
+        transform: names the transform that takes or emits them, in an error.
+        is_taken: whether it takes them.
+    """
+
+    pcollection: int
+    hint: Any
+    transform: str
+    is_taken: bool
+
+
 @attrs.frozen(kw_only=True)
 class PipelineGraph:
     """Transforms in topological order, and their collections by id.
 
     ``str(graph)`` has a line for each transform; a notebook shows a picture.
+
+    Attributes:
+        type_checks: the types that are known of elements; for runners that are asked to check them.
     """
 
     transforms: tuple[TransformNode, ...]
     pcollections: Mapping[int, PCollectionNode]
+    type_checks: tuple[TypeCheck, ...] = attrs.field(default=(), repr=False)
 
     def consumers(self, pcollection_id: int) -> list[TransformNode]:
         """The transforms that read a collection, in order."""

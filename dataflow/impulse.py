@@ -6,7 +6,7 @@ from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
-class ImpulseSource(Source):
+class ImpulseSource(Source[bytes]):
     """The element ``b""``, once, at the beginning of time.  Beam's ``Impulse``."""
 
     @property

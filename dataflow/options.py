@@ -34,6 +34,7 @@ class RunnerOptions(TypedDict, total=False):
         tries_per_record: how often a record may fail before it is a dead letter.
         step_timeout: how long user code may be at work on one step.
         log_level: what of that level or above user code logs is shown.
+        check_types: check each element against the type that is known of it.
         workers: how many; of a stream.
         partitions: of a batch.
         until: the end of a backfill.
@@ -45,7 +46,8 @@ class RunnerOptions(TypedDict, total=False):
     show_progress: bool
     tries_per_record: int | None
     step_timeout: DurationLike | None
-    log_level: str | None
+    log_level: str
+    check_types: bool
     bundle_records: int
     micro_batch: DurationLike | None
     master: str | None

@@ -11,16 +11,24 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple, Unpack, cast, overload
 
 import attrs
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
 from dataflow.drawing import html_table
+from dataflow.element_types import (
+    ElementTypes,
+    check_emitted,
+    check_given,
+    types_of_expand,
+    types_through,
+)
 from dataflow.errors import DuplicateLabelError, InputError, PipelineError
 from dataflow.exception_handling import FAILURES, ExceptionHandling
 from dataflow.graph import (
     MAIN,
+    AssignWindows,
     Operation,
     ParDo,
     PCollectionNode,
@@ -28,11 +36,13 @@ from dataflow.graph import (
     Read,
     StatefulParDo,
     TransformNode,
+    TypeCheck,
 )
 from dataflow.handled_outputs import HandledOperation, add_threshold, failures_of
 from dataflow.options import RunnerOptions, runner_of_environment
-from dataflow.ptransform import called
+from dataflow.ptransform import DeclaredTypes, called
 from dataflow.runner import PipelineResult, Runner, create_runner
+from dataflow.type_hints import bounded, is_complete, plain, text_of
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.errors import DataflowError
 from windowing.location import user_location
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
 T_co = TypeVar("T_co", covariant=True)
+OutputsT = TypeVarTuple("OutputsT")
 
 #: What transforms look for on the PCollection that they are applied to.
 _OF_PCOLLECTIONS = frozenset(("pipeline", "node", "is_bounded"))
@@ -59,11 +70,31 @@ class PCollection(Generic[T_co]):
     Args:
         pipeline: that it belongs to.
         node: of the collection, in the graph.
+        element_type: the type of its elements, as annotations and values tell it; `typing.Any`: nobody knows.
+        made_by: names, in an error, the transform that emits its elements.
     """
 
-    def __init__(self, pipeline: Pipeline, node: PCollectionNode) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        node: PCollectionNode,
+        element_type: Any = Any,
+        made_by: str = "",
+    ) -> None:
         self.pipeline = pipeline
         self.node = node
+        self.element_type = element_type
+        self.made_by = made_by
+
+    def of_type(self, element_type: Any, made_by: str | None = None) -> PCollection[Any]:
+        """Change what is known of the type of its elements, in a copy; for the `expand` of transforms.
+
+        Args:
+            element_type: the type of its elements.
+            made_by: names the transform that emits them; None: as for this one.
+        """
+        made_by = self.made_by if made_by is None else made_by
+        return PCollection(self.pipeline, self.node, element_type, made_by)
 
     def __or__(self, transform: Applicable[PCollection[T_co], OutT]) -> OutT:
         """Apply a transform: ``pcollection | "label" >> transform``."""
@@ -93,22 +124,34 @@ class PCollection(Generic[T_co]):
             ("windows", strategy.window_fn),
             ("trigger", strategy.trigger),
             ("panes", strategy.accumulation_mode.value.replace("_", " ")),
+            ("type", text_of(self.element_type)),
             ("has an end", "yes" if self.is_bounded else "no"),
             ("elements", "df.collect(...) has them" if self.is_bounded else "none to look at here"),
         ]
         return html_table("PCollection", facts)
 
 
-class PCollectionTuple:
+class PCollectionTuple(tuple[*OutputsT], Generic[*OutputsT]):  # noqa: SLOT001 - its outputs are also attributes
     """The outputs of a transform that has several, by tag: ``outputs["late"]`` or ``outputs.late``.
 
     They unpack in the order of their tags, the main output first: ``good, late = outputs``.
     """
 
-    def __init__(self, outputs: Mapping[str, PCollection[object]]) -> None:
-        self._outputs = dict(outputs)
+    _outputs: dict[str, PCollection[Any]]
 
-    def __getitem__(self, tag: str) -> PCollection[Any]:
+    def __new__(cls, outputs: Mapping[str, PCollection[Any]]) -> Self:
+        """The collections by their tags, the main output first."""
+        made = super().__new__(cls, cast("Any", outputs.values()))
+        made._outputs = dict(outputs)
+        return made
+
+    @overload
+    def __getitem__(self, tag: str) -> PCollection[Any]: ...
+    @overload
+    def __getitem__(self, tag: Any) -> Any: ...
+    def __getitem__(self, tag: Any) -> Any:
+        if not isinstance(tag, str):
+            return super().__getitem__(tag)
         if tag not in self._outputs:
             raise PipelineError(
                 f"there is no output {tag!r} ({user_location()})",
@@ -117,13 +160,16 @@ class PCollectionTuple:
             )
         return self._outputs[tag]
 
-    def __iter__(self) -> Iterator[PCollection[Any]]:
-        return iter(self._outputs.values())
+    def __getnewargs__(self) -> Any:
+        return (self._outputs,)
 
-    def __len__(self) -> int:
-        return len(self._outputs)
+    def by_tag(self) -> dict[str, PCollection[Any]]:
+        """The outputs by their tags, the main one first."""
+        return dict(self._outputs)
 
-    def with_output(self, tag: str, pcoll: PCollection[Any]) -> PCollectionTuple:
+    def with_output(
+        self, tag: str, pcoll: PCollection[Any]
+    ) -> PCollectionTuple[*tuple[PCollection[Any], ...]]:
         """Add an output, as the last of a copy of these.
 
         Args:
@@ -141,12 +187,16 @@ class PCollectionTuple:
         return PCollectionTuple({**self._outputs, tag: pcoll})
 
     def __getattr__(self, tag: str) -> PCollection[Any]:
-        # Not self._outputs: before __init__, as when copying, that would come here again.
+        # Not self._outputs: before there are any, as when copying, that would come here again.
         outputs: dict[str, PCollection[Any]] = self.__dict__.get("_outputs", {})
         try:
             return outputs[tag]
         except KeyError:
             raise AttributeError(f"no output {tag!r}; there are {sorted(outputs)}") from None
+
+
+#: Outputs of which nobody says how many there are.
+Outputs = PCollectionTuple[*tuple[PCollection[Any], ...]]
 
 
 class Pipeline:
@@ -190,6 +240,7 @@ class Pipeline:
         self._scope: list[str] = []
         self._location = ""
         self._handled: _HandledScope | None = None
+        self._type_checks: dict[int, list[TypeCheck]] = {}
         self._checks = ChecksAfterRun()
         self._unrun: Any = None
 
@@ -256,7 +307,9 @@ class Pipeline:
         """The pipeline so far, as a value."""
         self._is_used()
         return PipelineGraph(
-            transforms=tuple(self._transforms), pcollections=dict(self._pcollections)
+            transforms=tuple(self._transforms),
+            pcollections=dict(self._pcollections),
+            type_checks=tuple(each for some in self._type_checks.values() for each in some),
         )
 
     def part_before(
@@ -272,6 +325,7 @@ class Pipeline:
         part = Pipeline(runner, **options)
         part._transforms = list(self.graph().before(pcoll.node.id))
         part._pcollections = dict(self._pcollections)
+        part._type_checks = dict(self._type_checks)
         return part
 
     def apply(self, transform: PTransform[InT, OutT], pcoll: InT) -> OutT:
@@ -283,6 +337,7 @@ class Pipeline:
 
         Raises:
             DuplicateLabelError: the label was given by hand and is taken in this scope.
+            PipelineError: the types of the elements contradict what it takes, or what it is declared to emit.
         """
         is_outermost = not self._scope
         if is_outermost:
@@ -290,7 +345,7 @@ class Pipeline:
         try:
             self._check_is_transform(transform)
             with self._labelled(transform.label, transform.default_label()):
-                output = self._expanded(transform, pcoll)
+                output = self._expand(transform, pcoll)
         except DataflowError as error:
             self._is_used()
             raise in_brief(error) from None
@@ -301,13 +356,68 @@ class Pipeline:
             self._unrun = weakref.finalize(self, _warn_of_unrun, self._transforms)
         return output
 
-    def _expanded(self, transform: PTransform[InT, OutT], pcoll: InT) -> OutT:
+    def _expand(self, transform: PTransform[InT, OutT], pcoll: Any) -> OutT:
+        """Expand a transform with the types that it declares."""
+        expand = getattr(transform, "annotated_expand", transform.expand)
+        declared: DeclaredTypes = getattr(transform, "declared_types", DeclaredTypes())
+        given = pcoll.element_type if isinstance(pcoll, PCollection) else Any
+        annotated = types_of_expand(expand, PCollection, given)
+        if isinstance(pcoll, PCollection):
+            for accepts in (annotated.accepts, declared.accepts):
+                pcoll = self._taken(accepts, pcoll)
+        output = self._located(transform, pcoll)
+        if isinstance(output, PCollection) and not declared.tagged:
+            is_known = plain(output.element_type) is not Any
+            if declared.emits is None and (is_complete(annotated.returns) or not is_known):
+                return cast("OutT", self._emitted(annotated.returns, output))
+            return cast("OutT", self._emitted(declared.emits, output))
+        if declared.tagged or declared.emits is not None:
+            output = self._emitted_by_tag(declared, output)
+        return cast("OutT", output)
+
+    def _located(self, transform: PTransform[Any, Any], pcoll: Any) -> Any:
         try:
             return transform.expand(pcoll)
         except InputError as error:
             # What looks at files knows no pipeline; the innermost transform is named.
             is_named = self._location in error.fact
             raise (error if is_named else error.located(self.here())) from error.__cause__
+
+    def _emitted_by_tag(self, declared: DeclaredTypes, output: object) -> Outputs:
+        """The outputs of a transform, with the types that are declared."""
+        outputs = output.by_tag() if isinstance(output, PCollectionTuple) else {}
+        unknown = [tag for tag in declared.tagged if tag not in outputs]
+        if unknown or not outputs:
+            raise PipelineError(
+                f"{self.here()} was declared to have outputs that it does not have: {unknown or output!r}",
+                detail=f"its outputs are {list(outputs)}" if outputs else "",
+                hint="df.ParDo(...).with_outputs('bad').with_output_types(int, bad=str)",
+            )
+        types = {next(iter(outputs)): declared.emits, **declared.tagged}
+        return PCollectionTuple(
+            {tag: self._emitted(types.get(tag), each) for tag, each in outputs.items()}
+        )
+
+    def _taken(self, accepts: Any, pcoll: PCollection[Any]) -> PCollection[Any]:
+        """The input of a transform that takes elements of a type; of that type, if no other is known."""
+        check_given(accepts, pcoll.element_type, self.here(), pcoll.made_by)
+        self._check_at_run_time(accepts, pcoll, is_taken=True)
+        return pcoll.of_type(bounded(accepts)) if plain(pcoll.element_type) is Any else pcoll
+
+    def _emitted(self, emits: Any, output: PCollection[Any]) -> PCollection[Any]:
+        """An output with the type that it is declared to have; None: nothing is declared."""
+        if emits is None:
+            return output
+        check_emitted(emits, output.element_type, self.here())
+        self._check_at_run_time(emits, output, is_taken=False)
+        is_news = bounded(emits) != output.element_type
+        return output.of_type(bounded(emits), self.here()) if is_news else output
+
+    def _check_at_run_time(self, hint: Any, pcoll: PCollection[Any], *, is_taken: bool) -> None:
+        hint = bounded(hint)
+        checks = self._type_checks.setdefault(pcoll.node.id, [])
+        if plain(hint) is not Any and all(each.hint != hint for each in checks):
+            checks.append(TypeCheck(pcoll.node.id, hint, self.here(), is_taken))
 
     def _check_is_transform(self, transform: object) -> None:
         if isinstance(transform, type):
@@ -346,7 +456,8 @@ class Pipeline:
             retracted_by: the grouping that may retract its outputs; None: none may.
 
         Raises:
-            PipelineError: an input is of another pipeline.
+            PipelineError: an input is of another pipeline, or its elements are of a type that the operation does not
+                take.
         """
         handled = self._handled
         if handled is not None and isinstance(operation, Read | ParDo | StatefulParDo):
@@ -358,6 +469,7 @@ class Pipeline:
         else:
             is_bounded = all(pcoll.is_bounded for pcoll in inputs)
             has_arrival_order = any(pcoll.node.has_arrival_order for pcoll in inputs)
+        types = self._types_through(operation, inputs)
         outputs = {}
         for tag in tags:
             node = PCollectionNode(
@@ -368,13 +480,9 @@ class Pipeline:
                 has_arrival_order=has_arrival_order,
             )
             self._pcollections[node.id] = node
-            outputs[tag] = PCollection[Any](self, node)
-        for pcoll in inputs:
-            if pcoll.pipeline is not self:
-                raise PipelineError(
-                    f"{self.here()} reads a PCollection of another pipeline",
-                    hint="build all of it on one Pipeline object",
-                )
+            emits = types.outputs.get(tag, Any)
+            outputs[tag] = PCollection[Any](self, node, emits, self._made_by(operation, inputs))
+            self._check_at_run_time(types.declared.get(tag, Any), outputs[tag], is_taken=False)
         self._transforms.append(
             TransformNode(
                 label=self.path,
@@ -389,6 +497,24 @@ class Pipeline:
             counted = list(outputs.values()) if isinstance(operation, Read) else inputs
             handled.operations.append(HandledOperation(self.here(), operation, counted, failures))
         return outputs
+
+    def _types_through(
+        self, operation: Operation, inputs: Sequence[PCollection[Any]]
+    ) -> ElementTypes:
+        """What is known of the elements of an operation, whose inputs are checked."""
+        if any(pcoll.pipeline is not self for pcoll in inputs):
+            raise PipelineError(
+                f"{self.here()} reads a PCollection of another pipeline",
+                hint="build all of it on one Pipeline object",
+            )
+        types = types_through(operation, [each.element_type for each in inputs], self.here())
+        if inputs:
+            self._taken(types.accepts, inputs[0])
+        return types
+
+    def _made_by(self, operation: Operation, inputs: Sequence[PCollection[Any]]) -> str:
+        """What emits the elements that an operation passes on; for errors."""
+        return inputs[0].made_by if isinstance(operation, AssignWindows) else self.here()
 
     def expand_handled(
         self,

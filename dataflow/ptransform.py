@@ -5,12 +5,24 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+)
+
+import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.exception_handling import ExceptionClasses, ExceptionHandling, exception_handling
+from dataflow.type_hints import is_hint
 from windowing.location import user_location
 
 if TYPE_CHECKING:
@@ -23,6 +35,21 @@ P = ParamSpec("P")
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 TransformT = TypeVar("TransformT", bound="PTransform[Any, Any]")
+
+
+@attrs.frozen
+class DeclaredTypes:
+    """The types of elements that a use of a transform was declared to have.
+
+    Attributes:
+        accepts: of its input.
+        emits: of its output, or its main one; None: nothing is declared.
+        tagged: of its further outputs, by tag.
+    """
+
+    accepts: Any = Any
+    emits: Any = None
+    tagged: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 class Applicable(Protocol[InT_contra, OutT_co]):
@@ -44,10 +71,52 @@ class PTransform(ABC, Generic[InT_contra, OutT_co]):
     """
 
     label: str | None = None
+    declared_types = DeclaredTypes()
 
     @abstractmethod
     def expand(self, pcoll: InT_contra) -> OutT_co:
         """Apply the inner steps to the input and return the output."""
+
+    @property
+    def annotated_expand(self) -> Callable[..., Any]:
+        """What the types of its elements are read from, if it has annotations: ``PCollection[...]``."""
+        return self.expand
+
+    def with_input_types(self, element_type: Any) -> Self:
+        """Declare the type of the elements that it takes.
+
+        An input that contradicts it is refused when the transform is applied, and an element that does when the
+        pipeline runs with ``check_types=True``.  Beam's ``with_input_types``.
+
+        Args:
+            element_type: a type as in an annotation: ``int``, ``tuple[str, float]``, ``Order | None``.
+
+        Raises:
+            PipelineError: it is no type.
+        """
+        return self._declaring(accepts=_checked_hint("with_input_types", element_type))
+
+    def with_output_types(
+        self, element_type: Any = Any, /, **tagged: Any
+    ) -> PTransform[InT_contra, Any]:
+        """Declare the type of the elements that it emits.
+
+        It is what the next transform is compared with, in place of what annotations say, and each element is when the
+        pipeline runs with ``check_types=True``.  With `typing.Any` nothing is compared.  Beam's ``with_output_types``.
+
+        Args:
+            element_type: of its output, or its main one: a type as in an annotation.
+            **tagged: of its further outputs, by their tags.
+
+        Raises:
+            PipelineError: one of them is no type; when applied, it contradicts what is known, or there is no such
+                output.
+        """
+        types = {tag: _checked_hint("with_output_types", each) for tag, each in tagged.items()}
+        return self._declaring(emits=_checked_hint("with_output_types", element_type), tagged=types)
+
+    def _declaring(self, **types: Any) -> Self:
+        return changed(self, declared_types=attrs.evolve(self.declared_types, **types))
 
     def default_label(self) -> str:
         """The label where the user gave none."""
@@ -134,7 +203,11 @@ class _Handled(PTransform[Any, Any]):
         self, inner: PTransform[Any, Any], handling: ExceptionHandling, good: str, bad: str
     ) -> None:
         self._inner, self._handling, self._tags = inner, handling, (good, bad)
-        self.label = inner.label
+        self.label, self.declared_types = inner.label, inner.declared_types
+
+    @property
+    def annotated_expand(self) -> Callable[..., Any]:
+        return self._inner.annotated_expand
 
     def default_label(self) -> str:
         return self._inner.default_label()
@@ -180,6 +253,10 @@ class _FunctionTransform(PTransform[Any, Any]):
     def default_label(self) -> str:
         return getattr(self._fn, "__name__", type(self._fn).__name__)
 
+    @property
+    def annotated_expand(self) -> Callable[..., Any]:
+        return self._fn
+
     def expand(self, pcoll: Any) -> Any:
         return self._fn(pcoll, *self._args, **self._kwargs)
 
@@ -209,3 +286,12 @@ def called(kind: type) -> str:
     except (TypeError, ValueError):
         return f"{prefix}{name}(...)"
     return f"{prefix}{name}()"
+
+
+def _checked_hint(method: str, given: Any) -> Any:
+    if not is_hint(given):
+        raise PipelineError(
+            f"{method} needs a type, not {given!r:.200} ({user_location()})",
+            hint="a type as in an annotation: int, tuple[str, float], Order | None",
+        )
+    return type(None) if given is None else given

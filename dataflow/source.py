@@ -10,11 +10,13 @@ MillWheel, section 4.6 (injectors).
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Generic
 
 import attrs
 
 from dataflow.set_aside import SetAside
+from dataflow.type_hints import bounded, parameters_of
+from dataflow.type_vars import OutT_co
 
 
 class SplitStatus(Enum):
@@ -86,11 +88,18 @@ class SourceReader(ABC):
         """Release files and connections.  Idempotent."""
 
 
-class Source(ABC):
+class Source(ABC, Generic[OutT_co]):
     """An input.  Instances are pickled and shipped to workers; readers are opened there.
+
+    ``class Orders(df.Source[Order])`` names the type of its elements; ``df.Source`` has any.
 
     Splits and positions are plain data that `pickle` takes, without functions.
     """
+
+    @property
+    def element_type(self) -> Any:
+        """The type of its elements: that in ``Source[...]``; `typing.Any`: nobody knows."""
+        return bounded(next(iter(parameters_of(type(self), Source)), Any))
 
     @property
     def is_bounded(self) -> bool:
@@ -110,7 +119,7 @@ class Source(ABC):
         """
         return not self.is_bounded
 
-    def check(self) -> None:  # noqa: B027 - some inputs cannot be wrong
+    def check(self) -> None:
         """Raise `InputError` if the input cannot be read, before any work starts."""
 
     @property
@@ -153,7 +162,7 @@ class Source(ABC):
             position: as a batch of an earlier reader had it; None: the start.
         """
 
-    def repeatable(self) -> "Source":
+    def repeatable(self) -> "Source[OutT_co]":
         """The input for an engine that may read a split again after others have used its records, as in batch.
 
         Its readers hand over the same values and times every time, as most do anyway.

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dataflow.async_calls import is_async
-from dataflow.do_fn import CallableDoFn, DoFn, Shape, has_process_batch
+from dataflow.do_fn import CallableDoFn, DoFn, Shape, has_process_batch, is_async
 from dataflow.errors import PipelineError
 from dataflow.user_state import timer_of
 from windowing.location import user_location

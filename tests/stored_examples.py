@@ -234,7 +234,8 @@ def _shapes() -> dict[str, StateShape]:
     )
     _ = (people, pets) | "join" >> df.Join()
     spreads = TupleCombineFn(Spread())
-    spread = people | "sessions" >> df.WindowInto(df.Sessions(60)) | df.CombinePerKey(spreads)
+    windows = df.WindowInto(df.Sessions(60)).with_output_types(Any)  # it is never run
+    spread = people | "sessions" >> windows | df.CombinePerKey(spreads)
     rows = spread | "keep" >> df.ParDo(Keeper()) | df.Map(lambda pair: {"n": pair})
     rows | "rows" >> df.WriteToPostgres("rows", columns={"n": int})
     found = state_shapes(plan(pipeline.graph()))

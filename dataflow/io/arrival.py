@@ -76,6 +76,11 @@ class ArrivalTimeSource(Source):
     is_repeatable: bool = False
 
     @property
+    def element_type(self) -> Any:
+        """The type of the elements of the wrapped source."""
+        return self.source.element_type
+
+    @property
     def is_bounded(self) -> bool:
         """Whether the wrapped source is bounded."""
         return self.source.is_bounded

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
 
 
-class Read(PTransform["Pipeline", PCollection[Any]]):
+class Read(PTransform["Pipeline", PCollection[T]], Generic[T]):
     """The elements of a `Source`, in the global window.
 
     Args:
@@ -44,7 +44,7 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
 
     def __init__(
         self,
-        source: Source,
+        source: Source[T],
         *,
         event_time: ArrivalTime | None = None,
         record_ids: RecordIds | None = None,
@@ -76,7 +76,7 @@ class Read(PTransform["Pipeline", PCollection[Any]]):
         """``Read(SourceClass)``."""
         return f"Read({self._name})"
 
-    def expand(self, pcoll: Pipeline) -> PCollection[Any]:
+    def expand(self, pcoll: Pipeline) -> PCollection[T]:
         """Add the primitive.
 
         Raises:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -31,6 +32,11 @@ _CHARACTER_BYTES_MAX = 4
 @attrs.frozen(kw_only=True)
 class CsvSource(FileSource):
     """Rows of CSV files (RFC 4180) with a header line, as mappings from column name to text."""
+
+    @property
+    def element_type(self) -> Any:
+        """Mappings from column name to text."""
+        return dict[str, str]
 
     def check_head(self, path: str) -> None:
         """Check that a header has at least one name, none twice, and no binary bytes.
@@ -193,7 +199,7 @@ class _RowReader(FileReader):
             yield line.decode("utf-8")
 
 
-class ReadFromCsv(ReadFromFiles):
+class ReadFromCsv(ReadFromFiles[dict[str, str]]):
     """Rows of CSV files as mappings from column name to text.
 
     Args:

@@ -15,7 +15,7 @@ from contextlib import closing
 from glob import glob
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import attrs
 
@@ -28,6 +28,7 @@ from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.source import Source, SourceReader
+from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def text_of(path: str, raw: bytes) -> str:
         ) from None
 
 
-class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
+class ReadFromFiles(PTransform["Pipeline", PCollection[T]], Generic[T]):
     """The base class of the transforms that read files.
 
     Args:
@@ -298,7 +299,7 @@ class ReadFromFiles(PTransform["Pipeline", PCollection[Any]]):
             max_ahead=None if disorder_us is None else ahead,
         )
 
-    def expand(self, pcoll: Pipeline) -> PCollection[Any]:
+    def expand(self, pcoll: Pipeline) -> PCollection[T]:
         """Check the beginnings of the files, and read them."""
         self._source.check()
         return pcoll | Read(self._source, event_time=self._arrival, record_ids=self._record_ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from dataflow.errors import PipelineError
 from dataflow.io.arrival import ArrivalTime
@@ -15,12 +15,13 @@ from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.record_ids import RecordIds
 from dataflow.rows import RowField, row_fields
+from dataflow.type_vars import T
 from windowing.timestamps import US_PER_SECOND, DurationLike, TimestampLike
 
 _UNITS_US = {"s": US_PER_SECOND, "ms": 1_000, "us": 1}
 
 
-class ReadFromJsonLines(ReadFromFiles):
+class ReadFromJsonLines(ReadFromFiles[T]):
     """Values of files with one JSON value per line, or typed rows.
 
     Args:
@@ -43,6 +44,29 @@ class ReadFromJsonLines(ReadFromFiles):
 
     source_class = JsonLinesSource
 
+    @overload
+    def __init__(
+        self: ReadFromJsonLines[Any],
+        path: str | Path,
+        *,
+        rows: None = ...,
+        event_time: Callable[[Any], TimestampLike] | ArrivalTime | None = ...,
+        max_disorder: DurationLike | None = ...,
+        max_ahead: DurationLike | None = ...,
+        record_ids: RecordIds | None = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        rows: type[T],
+        event_time: Callable[[T], TimestampLike] | ArrivalTime | str | None = ...,
+        event_time_unit: str | None = ...,
+        max_disorder: DurationLike | None = ...,
+        max_ahead: DurationLike | None = ...,
+        record_ids: RecordIds | None = ...,
+    ) -> None: ...
     def __init__(
         self,
         path: str | Path,

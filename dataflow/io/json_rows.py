@@ -58,6 +58,11 @@ class JsonRowsSource(FileSource):
     unit_us: int = US_PER_SECOND
 
     @property
+    def element_type(self) -> Any:
+        """The row type."""
+        return self.row_type
+
+    @property
     def has_event_times(self) -> bool:
         """Whether there is a field, or a function, of them."""
         return self.time_field is not None or self.event_time is not None

@@ -9,6 +9,7 @@ import msgspec
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.type_hints import ELEMENTS_MAX, type_of, union_of
 from windowing.location import user_location
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -68,6 +69,13 @@ class MemorySource(Source):
             value.timestamp_us if isinstance(value, TimestampedValue) else MIN_TIMESTAMP_US
             for value in values
         ]
+
+    @property
+    def element_type(self) -> Any:
+        """The types of the values; Any if they are very many."""
+        if len(self._values) > ELEMENTS_MAX:
+            return Any
+        return union_of(map(type_of, self._values))
 
     @property
     def input_name(self) -> str:

@@ -87,7 +87,7 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         """``WriteToPostgres(table)``."""
         return f"WriteToPostgres({self._spec.name})"
 
-    def expand(self, pcoll: PCollection[Mapping[str, Any]]) -> None:
+    def expand(self, pcoll: PCollection[Mapping[str, Any] | tuple[Any, ...]]) -> None:
         """Add the primitive.
 
         Raises:

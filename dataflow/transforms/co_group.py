@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import types
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import attrs
@@ -16,6 +17,7 @@ from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.pairs import not_a_pair
 from dataflow.transforms.par_do import Map
+from dataflow.type_hints import fields_of, pair_type, union_of
 from dataflow.type_vars import V2, K, V
 
 #: Collections by name, or in an order.
@@ -79,7 +81,19 @@ class CoGroupByKey(PTransform[Any, Any]):
         tagged = together(by_name)
         with tagged.pipeline.without_handling():
             groups = tagged | "group" >> CombinePerKey(CoGroupFn(names))
-        return groups | "by tag" >> Map(_ByTag(names) if is_named else _in_order)
+        key, values = parts_of_pairs(by_name.values())
+        lists = [types.GenericAlias(list, (each,)) for each in values]
+        if is_named:
+            by_tag = types.GenericAlias(dict, (str, union_of(lists)))
+            return (groups | "by tag" >> Map(_ByTag(names))).of_type(pair_type(key, by_tag))
+        in_order = types.GenericAlias(tuple, tuple(lists))
+        return (groups | "by tag" >> Map(_in_order)).of_type(pair_type(key, in_order))
+
+
+def parts_of_pairs(pcolls: Iterable[PCollection[Any]]) -> tuple[Any, list[Any]]:
+    """The type of the keys of collections of pairs, and the types of the values of each."""
+    parts = [fields_of(each.element_type) or (Any, Any) for each in pcolls]
+    return union_of(key for key, _ in parts), [value for _, value in parts]
 
 
 def together(pcolls: Mapping[str, PCollection[Any]]) -> PCollection[Any]:

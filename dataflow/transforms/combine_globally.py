@@ -20,6 +20,7 @@ from dataflow.transforms.handled_combine import combine_handled
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.transforms.side_inputs import AsSingleton
+from dataflow.type_hints import type_of
 from dataflow.type_vars import (
     V2,
     K,
@@ -28,6 +29,7 @@ from dataflow.type_vars import (
     OutT,
     ResultT,
     SumOrExtreme,
+    T,
     V,
 )
 from dataflow.upstream import nearest
@@ -140,6 +142,8 @@ class CombineGlobally(PTransform[Any, Any], Generic[V, OutT, ResultT]):
         if not self._has_defaults:
             return results
         default = pcoll | "default" >> _Default(self._combine_fn, results.node.strategy)
+        nothing = _OfNothing(self._combine_fn)((None, 0))
+        default = default.of_type(type_of(nothing[0]) if nothing else results.element_type)
         return (results, default) | "results" >> Flatten()
 
 
@@ -259,13 +263,13 @@ class _OfNothing:
             return []
 
 
-def _with_no_key(element: Any) -> tuple[None, Any]:
+def _with_no_key(element: T) -> tuple[None, T]:
     return None, element
 
 
-def _value(element: tuple[None, Any]) -> Any:
+def _value(element: tuple[None, T]) -> T:
     return element[1]
 
 
-def _same(element: Any) -> Any:
+def _same(element: T) -> T:
     return element

@@ -349,7 +349,7 @@ class Latest(CombinerFamily):
             )
 
 
-def _as_key(element: Any) -> tuple[Any, None]:
+def _as_key(element: T) -> tuple[T, None]:
     return element, None
 
 

@@ -39,12 +39,14 @@ class Distinct(PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
         """Count each element, and emit those that are there."""
         with pcoll.pipeline.without_handling():
-            counts = pcoll | "key" >> Map(_as_key) | "count" >> CombinePerKey(CountCombineFn())
+            counts: PCollection[tuple[T, int]] = (
+                pcoll | "key" >> Map(_as_key) | "count" >> CombinePerKey(CountCombineFn())
+            )
             is_retracting = counts.node.strategy.is_retracting
             return counts | "present" >> FlatMap(_Present(is_retracting))
 
 
-def _as_key(element: Any) -> tuple[Any, None]:
+def _as_key(element: T) -> tuple[T, None]:
     return element, None
 
 

@@ -18,7 +18,6 @@ from dataflow.combine_fn import CombineFn, as_combine_fn
 from dataflow.combiners import TupleCombineFn
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
-from dataflow.ptransform import PTransform
 from dataflow.rows import row_class
 from dataflow.transforms.fields import (
     Expression,
@@ -29,6 +28,7 @@ from dataflow.transforms.fields import (
     field_value,
 )
 from dataflow.transforms.group import CombinePerKey, GroupByKey
+from dataflow.transforms.one_output import OneOutput
 from dataflow.transforms.par_do import Map
 from windowing.window import Window
 
@@ -43,7 +43,7 @@ class _Aggregate:
     name: str
 
 
-class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
+class GroupBy(OneOutput[PCollection[Any], Any]):
     """Group elements by some of their fields, and aggregate others.
 
     Elements are typed rows, any objects with these attributes, or mappings with these keys.
@@ -94,7 +94,7 @@ class GroupBy(PTransform[PCollection[Any], PCollection[Any]]):
         """
         check_input(field, "GroupBy")
         more = GroupBy(**self._keys)
-        more.label = self.label
+        more.label, more.declared_types = self.label, self.declared_types
         more._aggregates = (*self._aggregates, _Aggregate(field, as_combine_fn(combine_fn), name))
         row_class(more._names)
         return more

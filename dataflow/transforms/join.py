@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dataflow.errors import PipelineError
@@ -11,9 +11,10 @@ from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.same_windows import check_several
 from dataflow.times import in_words
-from dataflow.transforms.co_group import together
+from dataflow.transforms.co_group import parts_of_pairs, together
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import FlatMap
+from dataflow.type_hints import pair_type, union_of
 from dataflow.type_vars import K
 from triggers.accumulation import AccumulationMode
 from triggers.trigger import EarlyFirings
@@ -80,11 +81,16 @@ class Join(PTransform[Any, Any]):
         both = together(dict(zip((LEFT, RIGHT), pcoll, strict=True)))
         _check_that_pairs_meet(both)
         with both.pipeline.without_handling():
-            return (
-                both
-                | "join" >> CombinePerKey(JoinFn.of(self._join_type))
-                | "pairs" >> FlatMap(_pairs)
-            )
+            joined = both | "join" >> CombinePerKey(JoinFn.of(self._join_type))
+            return (joined | "pairs" >> FlatMap(_pairs)).of_type(self._type_of_pairs(pcoll))
+
+    def _type_of_pairs(self, pcoll: Iterable[PCollection[Any]]) -> Any:
+        key, (left, right) = parts_of_pairs(pcoll)
+        pair = pair_type(
+            union_of([left, None]) if self._join_type.keeps_right else left,
+            union_of([right, None]) if self._join_type.keeps_left else right,
+        )
+        return pair_type(key, pair)
 
 
 def _pairs(group: tuple[Any, Pairs]) -> Iterator[tuple[Any, tuple[Any, Any]]]:

@@ -9,9 +9,11 @@ import attrs
 from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.signature_types import FunctionTypes, function_types
 from dataflow.transforms.pairs import not_a_pair
 from dataflow.transforms.par_do import Map
 from dataflow.transforms.wrapped import Wrapped, check_runs_once
+from dataflow.type_hints import pair_type, type_of
 from dataflow.type_vars import K, T, V
 
 
@@ -67,7 +69,7 @@ class WithKeys(PTransform[Any, Any]):
         return pcoll | "key" >> Map(_WithKey(self._key), *self._args, **self._kwargs)
 
 
-def _key(pair: tuple[Any, Any]) -> Any:
+def _key(pair: tuple[K, Any]) -> K:
     try:
         key, _ = pair
     except (TypeError, ValueError):
@@ -75,7 +77,7 @@ def _key(pair: tuple[Any, Any]) -> Any:
     return key
 
 
-def _value(pair: tuple[Any, Any]) -> Any:
+def _value(pair: tuple[Any, V]) -> V:
     try:
         _, value = pair
     except (TypeError, ValueError):
@@ -83,7 +85,7 @@ def _value(pair: tuple[Any, Any]) -> Any:
     return value
 
 
-def _swapped(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+def _swapped(pair: tuple[K, V]) -> tuple[V, K]:
     try:
         key, value = pair
     except (TypeError, ValueError):
@@ -98,7 +100,14 @@ class _WithConstant:
     def __call__(self, element: Any) -> tuple[Any, Any]:
         return self.key, element
 
+    def function_types(self, given: Any) -> FunctionTypes:
+        return FunctionTypes(Any, pair_type(type_of(self.key), given))
+
 
 class _WithKey(Wrapped):
     def __call__(self, element: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         return self.function(element, *args, **kwargs), element
+
+    def function_types(self, given: Any) -> FunctionTypes:
+        found = function_types(self.function, given)
+        return FunctionTypes(found.accepts, pair_type(found.returns, given))

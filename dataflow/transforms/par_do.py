@@ -6,19 +6,18 @@ Dataflow Model, section 2.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
 from inspect import isgeneratorfunction
-from typing import Any, Concatenate, Generic, overload
+from typing import Any, Concatenate, Generic, Self, cast, overload
 
 from dataflow.async_calls import async_calls
 from dataflow.do_fn import (
     CallableDoFn,
     DoFn,
     Shape,
+    TaggedOutput,
     TimestampedValue,
     has_process_batch,
     is_nondeterministic,
-    nondeterministic,
     requested_params,
 )
 from dataflow.errors import PipelineError
@@ -26,18 +25,21 @@ from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.graph import MAIN
 from dataflow.graph import ParDo as ParDoOperation
 from dataflow.graph import StatefulParDo as StatefulParDoOperation
-from dataflow.pipeline import PCollection, PCollectionTuple
+from dataflow.pipeline import Outputs, PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform, called
 from dataflow.serialization import dumps_code
+from dataflow.signature_types import FunctionTypes, function_types
 from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
+from dataflow.transforms.one_output import OneOutput
 from dataflow.transforms.side_inputs import SideInput, with_views
-from dataflow.type_vars import OutT, P, ReturnT, T, V
+from dataflow.transforms.wrapped import Wrapped
+from dataflow.type_vars import OutputsT, OutT, P, ReturnT, T, V
 from dataflow.user_code import check_user_code, no_function
 from windowing.location import user_location
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 
-class ParDo(PTransform[PCollection[T], PCollection[OutT]], Generic[T, OutT]):
+class ParDo(OneOutput[PCollection[T], OutT], Generic[T, OutT]):
     """Run a `DoFn` on each element.
 
     Retractions pass through like any element: what ``process`` returns for them is retracted downstream.
@@ -79,7 +81,19 @@ class ParDo(PTransform[PCollection[T], PCollection[OutT]], Generic[T, OutT]):
         """``ParDo(ClassName)``."""
         return f"ParDo({type(self._fn).__name__})"
 
-    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T]:
+    @overload
+    def with_outputs(
+        self, tag: str, /, *, main: str = ...
+    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[OutT], PCollection[Any]]]: ...
+    @overload
+    def with_outputs(
+        self, tag: str, another: str, /, *, main: str = ...
+    ) -> MultiOutputParDo[
+        T, PCollectionTuple[PCollection[OutT], PCollection[Any], PCollection[Any]]
+    ]: ...
+    @overload
+    def with_outputs(self, *tags: str, main: str = ...) -> MultiOutputParDo[T, Outputs]: ...
+    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T, Any]:
         """Give the transform more outputs.
 
         ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.  The result has the outputs by
@@ -89,10 +103,10 @@ class ParDo(PTransform[PCollection[T], PCollection[OutT]], Generic[T, OutT]):
             *tags: of the further outputs, as in `TaggedOutput`.
             main: the tag of the main output in the result.
         """
-        named: MultiOutputParDo[T] = MultiOutputParDo(
+        named: MultiOutputParDo[T, Any] = MultiOutputParDo(
             self._fn, main, tags, self._skew_us, self._arguments
         )
-        named.label = self.label
+        named.label, named.declared_types = self.label, self.declared_types
         return named
 
     def expand(self, pcoll: PCollection[T]) -> PCollection[OutT]:
@@ -100,8 +114,11 @@ class ParDo(PTransform[PCollection[T], PCollection[OutT]], Generic[T, OutT]):
         return _add(self._fn, pcoll, skew_us=self._skew_us, arguments=self._arguments)[MAIN]
 
 
-class MultiOutputParDo(PTransform[PCollection[T], PCollectionTuple], Generic[T]):
+class MultiOutputParDo(PTransform[PCollection[T], OutputsT], Generic[T, OutputsT]):
     """A `ParDo` with several outputs, as `ParDo.with_outputs` returns it.
+
+    Type checkers know the type of the main output; of the others ``with_output_types(bad=str)`` says what comes out
+    when the pipeline is built, and runs.
 
     Args:
         fn: the `DoFn`, or function.
@@ -132,14 +149,18 @@ class MultiOutputParDo(PTransform[PCollection[T], PCollectionTuple], Generic[T])
         fn = self._fn
         return f"ParDo({_name(fn.function) if isinstance(fn, CallableDoFn) else type(fn).__name__})"
 
-    def expand(self, pcoll: PCollection[T]) -> PCollectionTuple:
+    def with_output_types(self, element_type: Any = Any, /, **tagged: Any) -> Self:
+        """Declare the types of the elements that it emits; see `PTransform.with_output_types`."""
+        return cast("Self", super().with_output_types(element_type, **tagged))
+
+    def expand(self, pcoll: PCollection[T]) -> OutputsT:
         """Add the primitive."""
         tags = (self._main, *self._tags)
         outputs = _add(self._fn, pcoll, tags=tags, skew_us=self._skew_us, arguments=self._arguments)
-        return PCollectionTuple(outputs)
+        return cast("OutputsT", PCollectionTuple(outputs))
 
 
-class _CallableTransform(PTransform[PCollection[T], PCollection[OutT]], Generic[T, ReturnT, OutT]):
+class _CallableTransform(OneOutput[PCollection[T], OutT], Generic[T, ReturnT, OutT]):
     shape: Shape
 
     # The second is for functions with further parameters.  Whichever it is, the element is checked.
@@ -170,7 +191,34 @@ class _CallableTransform(PTransform[PCollection[T], PCollection[OutT]], Generic[
     def default_label(self) -> str:
         return f"{type(self).__name__}({_name(self._fn)})"
 
-    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T]:
+    @overload
+    def with_outputs(
+        self: _CallableTransform[T, Any, V | TaggedOutput], tag: str, /, *, main: str = ...
+    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[V], PCollection[Any]]]: ...
+    @overload
+    def with_outputs(
+        self: _CallableTransform[T, Any, V | TaggedOutput],
+        tag: str,
+        another: str,
+        /,
+        *,
+        main: str = ...,
+    ) -> MultiOutputParDo[
+        T, PCollectionTuple[PCollection[V], PCollection[Any], PCollection[Any]]
+    ]: ...
+    @overload
+    def with_outputs(
+        self, tag: str, /, *, main: str = ...
+    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[OutT], PCollection[Any]]]: ...
+    @overload
+    def with_outputs(
+        self, tag: str, another: str, /, *, main: str = ...
+    ) -> MultiOutputParDo[
+        T, PCollectionTuple[PCollection[OutT], PCollection[Any], PCollection[Any]]
+    ]: ...
+    @overload
+    def with_outputs(self, *tags: str, main: str = ...) -> MultiOutputParDo[T, Outputs]: ...
+    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T, Any]:
         """Give the transform more outputs, for the `TaggedOutput` that the function returns.
 
         Args:
@@ -178,10 +226,11 @@ class _CallableTransform(PTransform[PCollection[T], PCollection[OutT]], Generic[
             main: the tag of the main output in the result.
         """
         called = CallableDoFn(self._fn, self.shape)
-        named: MultiOutputParDo[T] = MultiOutputParDo(
+        named: MultiOutputParDo[T, Any] = MultiOutputParDo(
             called, main, tags, self._skew_us, self._arguments
         )
         named.label = self.label or self.default_label()
+        named.declared_types = self.declared_types
         return named
 
     @overload
@@ -284,18 +333,17 @@ class WithTimestamps(_CallableTransform[T, TimestampLike, T], Generic[T]):
     def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
         """Add the primitive."""
         check_user_code(CallableDoFn(self._fn, self.shape), pcoll.pipeline.here())
-        stamped = _stamping(self._fn)
-        if is_nondeterministic(CallableDoFn(self._fn, self.shape)):
-            nondeterministic(stamped)
-        return _add(CallableDoFn(stamped, self.shape), pcoll, skew_us=self._skew_us)[MAIN]
+        stamped = CallableDoFn(_Stamping(self._fn), self.shape)
+        return _add(stamped, pcoll, skew_us=self._skew_us)[MAIN]
 
 
-def _stamping(fn: Callable[..., TimestampLike]) -> Callable[..., TimestampedValue]:
-    @wraps(fn, updated=())  # so that what its signature asks for is seen
-    def stamped(element: Any, **params: Any) -> TimestampedValue:
-        return TimestampedValue(element, fn(element, **params))
+class _Stamping(Wrapped):
+    def __call__(self, element: Any, /, **params: Any) -> TimestampedValue:
+        return TimestampedValue(element, self.function(element, **params))
 
-    return stamped
+    def function_types(self, given: Any) -> FunctionTypes:
+        found = function_types(self.function, given)
+        return FunctionTypes(found.accepts, given)
 
 
 def _add(

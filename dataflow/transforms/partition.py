@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import index
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -56,7 +56,7 @@ class Partition(PTransform[PCollection[T], tuple[PCollection[T], ...]]):
         called = _Placed(self._fn, self._partitions)
         mapped = Map(called, self._partitions, *self._args, **self._kwargs)
         parts = pcoll | "part" >> mapped.with_outputs(*others, main=main)
-        return cast(tuple[PCollection[T], ...], tuple(parts))
+        return tuple([part.of_type(pcoll.element_type, pcoll.made_by) for part in parts])
 
 
 @attrs.frozen

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from dataflow.async_calls import is_async
-from dataflow.do_fn import DoFn, nondeterministic
+from dataflow.do_fn import DoFn, is_async, nondeterministic
 from dataflow.errors import PipelineError, RequestFailedError
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform

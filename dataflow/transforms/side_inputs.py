@@ -44,6 +44,7 @@ from dataflow.transforms.counted import counted_at_the_end
 from dataflow.transforms.flatten import Flatten
 from dataflow.transforms.group import GroupByKey
 from dataflow.transforms.rewindowed import Rewindowed
+from dataflow.type_vars import T
 from dataflow.upstream import windows_of
 from dataflow.views import AsOne, ViewArgument, as_dict, as_list, as_multi_map
 from triggers.accumulation import AccumulationMode
@@ -176,6 +177,8 @@ def with_views(
 ) -> tuple[PCollection[Any], ExtraArguments]:
     """The elements with the views of the side inputs among the arguments; and arguments that stand for these.
 
+    What is known of the type of the elements is that of the elements without their views, as user code sees them.
+
     Args:
         pcoll: the elements.
         arguments: of the transform that is being applied; one of them at least is a side input.
@@ -195,7 +198,8 @@ def with_views(
 
     args = tuple([stand_in(each) for each in arguments.args])
     kwargs = {name: stand_in(each) for name, each in arguments.kwargs.items()}
-    return beside(pcoll, sides), ExtraArguments(args, kwargs)
+    seeing = beside(pcoll, sides).of_type(pcoll.element_type, pcoll.made_by)
+    return seeing, ExtraArguments(args, kwargs)
 
 
 def beside(pcoll: PCollection[Any], sides: Sequence[SideInput]) -> PCollection[Any]:
@@ -442,5 +446,5 @@ def _nothing_of_none(counted: tuple[None, int]) -> list[Any]:
     return [] if counted[1] else [(None, [])]
 
 
-def _same(element: Any) -> Any:
+def _same(element: T) -> T:
     return element

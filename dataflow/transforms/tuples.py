@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, Generic
 
 from dataflow.do_fn import DoFnParam, Shape
 from dataflow.pipeline import PCollection
-from dataflow.ptransform import PTransform
+from dataflow.signature_types import FunctionTypes, function_types, parameter_types
+from dataflow.transforms.one_output import OneOutput
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.wrapped import Wrapped, check_function, check_runs_once
+from dataflow.type_hints import fields_of
 from dataflow.type_vars import OutT
 
 
-class _TupleTransform(PTransform[PCollection[Any], PCollection[OutT]], Generic[OutT]):
+class _TupleTransform(OneOutput[PCollection[Any], OutT], Generic[OutT]):
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
         check_function(fn, self)
         self._fn, self._args, self._kwargs = fn, args, kwargs
@@ -72,6 +75,14 @@ class FlatMapTuple(_TupleTransform[OutT]):
 class _Unpacking(Wrapped):
     def __call__(self, element: tuple[Any, ...], /, *args: Any, **kwargs: Any) -> Any:
         return self.function(*element, *args, **kwargs)
+
+    def function_types(self, given: Any) -> FunctionTypes:
+        """Of as many parameters as an element is known to have parts; the others are given behind them."""
+        parts, parameters = fields_of(given), parameter_types(self.function)
+        accepts: Any = Any
+        if parts and parameters is not None and len(parts) <= len(parameters):
+            accepts = types.GenericAlias(tuple, parameters[: len(parts)])
+        return FunctionTypes(accepts, function_types(self.function).returns)
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -17,7 +17,6 @@ from dataflow.transforms.par_do import Map
 from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.transforms.side_inputs import AsList, beside
 from dataflow.type_vars import T
-from dataflow.views import WithViews
 from triggers.accumulation import AccumulationMode
 from triggers.default_trigger import DefaultTrigger
 
@@ -82,6 +81,6 @@ def _nothing(_element: Any) -> None:
     return None
 
 
-def _element(given: WithViews, /, at: datetime = DoFn.TimestampParam) -> Any:
+def _element(given: Any, /, at: datetime = DoFn.TimestampParam) -> Any:
     element = given.element
     return TimestampedValue(element, at) if type(element) in _WRAPPERS else element

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from dataflow.do_fn import CallableDoFn, Shape
+from dataflow.signature_types import FunctionTypes, function_types
 from dataflow.user_code import check_user_code, no_function
 
 
@@ -25,6 +26,14 @@ class Wrapped:
     @property
     def __name__(self) -> str:
         return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def function_types(self, given: Any) -> FunctionTypes:
+        """What the user's function takes; an override says what ours returns.
+
+        Args:
+            given: the type of the elements.
+        """
+        return FunctionTypes(accepts=function_types(self.function, given).accepts)
 
     @property
     def __dataflow_nondeterministic__(self) -> bool:

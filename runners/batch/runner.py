@@ -69,6 +69,7 @@ class BatchRunner:
             machine.  What one key range has to write must fit into the memory of a worker.
         log_level: what of this level ("DEBUG", "INFO", ...) or above user code logs reaches `logging` in this process;
             None: that of the environment variable DATAFLOW_LOG_LEVEL, else INFO.
+        check_types: as for `DirectRunner`.
         spill_bytes: how much of a key range a task keeps in memory, counted as pickles, and of columns half of their
             bytes; the rest waits in temporary files.  A group of `GroupByKey` that does not fit is given as a sequence
             that reads such a file; see there, and docs/how-to/run-on-a-cluster.md for what must fit all the same.
@@ -95,6 +96,7 @@ class BatchRunner:
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        check_types: bool = False,
         spill_bytes: int = SPILL_BYTES,
         show_progress: bool = True,
     ) -> None:
@@ -105,7 +107,7 @@ class BatchRunner:
         self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
         self._tries = checked_tries(tries_per_record)
         self._step_timeout_ms = checked_step_timeout_ms(step_timeout)
-        self._log_level = checked_level(log_level)
+        self._log_level, self._check_types = checked_level(log_level), check_types
         self._spill_bytes = checked_spill_bytes(spill_bytes)
         self._show_progress = show_progress
 
@@ -140,6 +142,7 @@ class BatchRunner:
                 splits_desired=self._partitions,
                 ranges_per_grouping=self._partitions,
                 log_level=self._log_level,
+                check_types=self._check_types,
             ),
         )
         if prepared.job.is_finished:

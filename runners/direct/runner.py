@@ -37,6 +37,8 @@ class DirectRunner:
             dead letter (`DirectResult.dead_letters`); None: the first failure ends the run.
         log_level: what of this level ("DEBUG", "INFO", ...) or above is logged while it runs, on stderr where `logging`
             has no handler; None: as `logging` is set up in this process.
+        check_types: whether each element is checked against the type that annotations and `with_output_types` give it,
+            where a transform takes or emits it.  An element of another type is a failure of user code.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class DirectRunner:
         micro_batch: DurationLike | None = None,
         tries_per_record: int | None = None,
         log_level: str | None = None,
+        check_types: bool = False,
     ) -> None:
         if bundle_records < 1:
             raise PipelineError(f"bundle_records must be positive, not {bundle_records}")
@@ -58,6 +61,7 @@ class DirectRunner:
             raise PipelineError(f"micro_batch must be a positive duration, not {micro_batch!r}")
         self._bundle_records, self._tries = bundle_records, checked_tries(tries_per_record)
         self._log_level = checked_level(log_level)
+        self._check_types = check_types
 
     def run(self, graph: PipelineGraph) -> DirectResult:
         """Run to the end of every source.
@@ -66,7 +70,8 @@ class DirectRunner:
             InputError: a source cannot be read.
             PipelineError: the rounds of a micro-batch are wanted and a source does not give the arrival of its input.
         """
-        execution = plan(graph if self._round_us is None else in_rounds(graph, self._round_us))
+        graph = graph if self._round_us is None else in_rounds(graph, self._round_us)
+        execution = plan(graph, check_types=self._check_types)
         for stage in execution.sources():
             stage.read.source.check()
         job = (

@@ -36,6 +36,7 @@ class JobOptions:
     splits_desired: int
     ranges_per_grouping: int
     log_level: str | None = None
+    check_types: bool = False
 
     @classmethod
     def of_stream(
@@ -46,6 +47,7 @@ class JobOptions:
         fresh: bool,
         workers: int,
         log_level: str | None = None,
+        check_types: bool = False,
     ) -> "JobOptions":
         """The options of a stream, whether it begins live or with a backfill.
 
@@ -55,6 +57,7 @@ class JobOptions:
             fresh: whether to start over.
             workers: the number of slots.
             log_level: what of that level or above workers log; None: see `wanted_level`.
+            check_types: whether elements are checked against their types.
         """
         return cls(
             job=job,
@@ -65,6 +68,7 @@ class JobOptions:
             splits_desired=1,
             ranges_per_grouping=workers * _RANGES_PER_WORKER,
             log_level=log_level,
+            check_types=check_types,
         )
 
 
@@ -157,7 +161,7 @@ def prepare(
         TableOwnedError: a result table has rows of another job; or the job is to start over, and has rows in such a
             table.
     """
-    execution = plan(graph)
+    execution = plan(graph, check_types=options.check_types)
     for stage in execution.sources():
         operation: Any = stage.root.operation
         operation.source.check()

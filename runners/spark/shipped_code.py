@@ -46,6 +46,7 @@ _OUR_IMPORTS = frozenset(
         "psycopg",
         "rbloom",
         "rich",
+        "typeguard",
         "zmq",
     ]
 )

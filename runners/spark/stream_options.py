@@ -44,6 +44,7 @@ class StreamOptions:
         show_progress: bool,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        check_types: bool = False,
     ) -> "StreamOptions":
         """The options, from the arguments of a runner.
 
@@ -61,6 +62,7 @@ class StreamOptions:
             step_timeout: how long user code may be at work on a step; seconds where it is a number; None: as long as it
                 likes.
             log_level: of what user code logs; None: see `wanted_level`.
+            check_types: whether elements are checked against their types.
 
         Raises:
             PipelineError: one of them is not valid.
@@ -74,6 +76,7 @@ class StreamOptions:
                 fresh=fresh,
                 workers=workers,
                 log_level=checked_level(log_level),
+                check_types=check_types,
             ),
             spark=SparkOptions(master or local_master(workers), spark_settings, code),
             workers=workers,

@@ -43,6 +43,7 @@ class StreamingRunner:
             record that takes so long becomes a dead letter, as one does that ends its process.  None: as long as it
             likes.
         log_level: as for `BatchRunner`.
+        check_types: as for `DirectRunner`.
         skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, text,
             or seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
             nothing does not hold the others back.  None: as far as it likes.
@@ -77,6 +78,7 @@ class StreamingRunner:
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        check_types: bool = False,
         skew_limit: DurationLike | None = None,
         guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
         state_cache_bytes: int | None = 256 << 20,
@@ -108,6 +110,7 @@ class StreamingRunner:
             tries_per_record=tries_per_record,
             step_timeout=step_timeout,
             log_level=log_level,
+            check_types=check_types,
             master=master,
             spark_settings=spark_settings,
             code=code,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 import dataflow as df
@@ -219,6 +220,14 @@ class Place:
     price: Decimal
 
 
+@attrs.frozen
+class Shelf:
+    """A class of keys, of attrs."""
+
+    row: int
+    place: Place
+
+
 KINDS_OF_KEYS: Sequence[Any] = (
     Size.SMALL,
     HTTPStatus.OK,
@@ -233,7 +242,10 @@ KINDS_OF_KEYS: Sequence[Any] = (
     timedelta(days=-1),
     date(2024, 2, 29),
     df.Window(0, 5),
+    Shelf(1, Place(Size.SMALL, Decimal(2))),
 )
+#: They come back as what they stand for.
+SCALARS_OF_NUMPY: Sequence[Any] = (np.int64(41), np.float64(0.25), np.str_("numpy"))
 
 
 class _KeysOfState(df.DoFn):
@@ -256,10 +268,9 @@ class _KeysOfState(df.DoFn):
 
 def _keys_of_classes(p: df.Pipeline) -> df.PCollection[Any]:
     """Keys of unlike classes that Python calls equal are not in one bundle."""
+    given = [*KINDS_OF_KEYS, *SCALARS_OF_NUMPY]
     some = [
-        p
-        | f"keys {n}"
-        >> df.Create([(key, value) for key in KINDS_OF_KEYS[n::2] for value in (1, 2)])
+        p | f"keys {n}" >> df.Create([(key, value) for key in given[n::2] for value in (1, 2)])
         for n in range(2)
     ]
     pairs = some | df.Flatten()
@@ -314,7 +325,10 @@ def _deduplicate(p: df.Pipeline) -> df.PCollection[Any]:
     return firsts | df.Flatten()
 
 
-_KEYS_AS_SEEN = [(type(key).__name__, repr(key), 3) for key in KINDS_OF_KEYS] * 4
+_KEYS_AS_SEEN = [
+    (type(key).__name__, repr(key), 3)
+    for key in (*KINDS_OF_KEYS, *(each.item() for each in SCALARS_OF_NUMPY))
+] * 4
 
 
 def _side_inputs(p: df.Pipeline) -> df.PCollection[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import attrs
+import numpy as np
 import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -221,6 +222,31 @@ def test_what_is_stored_stays_as_it_is(rows: list[Row]) -> None:
     assert size_of_rows(TableWrite(table=ADDED, inserts=found)) >= 8 * len(COLUMNS)
 
 
+SCALARS_OF_NUMPY: Sequence[tuple[Any, Any, Any]] = (
+    (int, np.int64(-7), -7),
+    (int, np.uint8(7), 7),
+    (float, np.float32(0.5), 0.5),
+    (float, np.float64(0.1), 0.1),
+    (float, np.int32(3), 3.0),
+    (bool, np.bool_(False), False),
+    (str, np.str_("x"), "x"),
+    (bytes, np.bytes_(b"x"), b"x"),
+    (Decimal, np.int64(12), Decimal(12)),
+    (list[int], [np.int64(1), None], [1, None]),
+    (list[float], [np.float32(0.5)], [0.5]),
+)
+
+
+def test_scalars_of_numpy_are_what_they_stand_for() -> None:
+    """So what is committed are plain values, whatever the store."""
+    columns = {f"c{index}": kind for index, (kind, _, _) in enumerate(SCALARS_OF_NUMPY)}
+    table = TableSpec(name="numbers", columns={"id": int, **columns})
+    (row,) = as_stored(table, [(np.int64(1), *(value for _, value, _ in SCALARS_OF_NUMPY))])
+
+    check_rows(table, [row])
+    assert spelled([1, *(plain for _, _, plain in SCALARS_OF_NUMPY)]) == spelled(row)
+
+
 @pytest.mark.postgres
 def test_columns_have_the_types_that_people_expect(store_dsn: str) -> None:
     """In SQL sums of money are exact."""
@@ -265,7 +291,9 @@ def test_columns_have_the_types_that_people_expect(store_dsn: str) -> None:
     ("kind", "value", "reason"),
     [
         (Decimal, 0.1, "a float, which is rounded in binary"),
+        (Decimal, np.float64(0.1), "a float, which is rounded in binary"),
         (Decimal, "0.1", "a str"),
+        (int, np.float64(1.0), "a float"),
         (Decimal, True, "a bool"),
         (Decimal, Decimal("sNaN"), "signaling"),
         (Decimal, Decimal("1E+200000"), "digits before its point"),

@@ -37,6 +37,7 @@ class BackfillRunner:
         tries_per_record: as for `StreamingRunner`.
         step_timeout: as for `BatchRunner`.
         log_level: as for `BatchRunner`.
+        check_types: as for `DirectRunner`.
         master: of Spark; by default this machine.
         spark_settings: as for `StreamingRunner`.
         code: as for `StreamingRunner`.
@@ -55,6 +56,7 @@ class BackfillRunner:
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        check_types: bool = False,
         master: str | None = None,
         spark_settings: Mapping[str, str] = MappingProxyType({}),
         code: Sequence[str] = (),
@@ -68,6 +70,7 @@ class BackfillRunner:
             tries_per_record=tries_per_record,
             step_timeout=step_timeout,
             log_level=log_level,
+            check_types=check_types,
             master=master,
             spark_settings=spark_settings,
             code=code,

@@ -71,8 +71,16 @@ class ExecutionPlan:
         return (stage for stage in self.stages.values() if not stage.is_source)
 
 
-def plan(graph: PipelineGraph) -> ExecutionPlan:
-    """Cut a graph into stages."""
+def plan(graph: PipelineGraph, *, check_types: bool = False) -> ExecutionPlan:
+    """Cut a graph into stages.
+
+    Args:
+        graph: the pipeline.
+        check_types: whether elements are checked against the types that are known of them; else nothing of these is in
+            the plan.
+    """
+    if not check_types:
+        graph = attrs.evolve(graph, type_checks=())
     roots = [node for node in graph.transforms if isinstance(node.operation, Read | KeyedOperation)]
     return ExecutionPlan(graph=graph, stages={root.label: _stage(graph, root) for root in roots})
 

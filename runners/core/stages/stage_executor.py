@@ -44,6 +44,7 @@ from runners.core.user_code.do_fn_invoker import DoFnInvoker
 from runners.core.user_code.do_fn_outputs import DoFnOutputs
 from runners.core.user_code.event_times import check_event_times
 from runners.core.user_code.poison import Trial, on_trial, run_isolated
+from runners.core.user_code.type_checks import TypeChecker
 from windowing.checks import checked_assignment
 from windowing.pane import NO_FIRING
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
@@ -110,6 +111,8 @@ class StageExecutor:
         #: Runs user code on trial before it is run here; None: it is run here at once.
         self.trial: Trial | None = None
         self._codecs = {node.label: KeyCodec(str(node)) for node in stage.groups}
+        for checker in TypeChecker.all_of(plan.graph.type_checks):
+            self._consumers[checker.check.pcollection].append(checker)
         for node in (*stage.nodes, *stage.groups):
             consumer = self._consumer(node)
             for pcollection in node.inputs:

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import attrs
+import numpy as np
 
 from dataflow.table import element_type
 
@@ -115,8 +116,8 @@ def hashable(value: Any) -> Any:
 
 
 def _decimal(value: Any) -> Any:
-    if type(value) is int:
-        return Decimal(value)
+    if type(value) is int or isinstance(value, np.integer):
+        return Decimal(int(value))
     if not isinstance(value, Decimal):
         return value
     if value.is_qnan():

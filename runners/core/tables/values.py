@@ -2,8 +2,8 @@
 
 An instant is stored in UTC: the clocks of a zone show an hour twice, and Python regards both readings as equal.
 A key that was a boolean is emitted as 1 or 0 (`dataflow.canonical_keys`), and a column of booleans takes these.
-A column of floats stores integers as floats; a value of a subclass, such as a member of an `IntEnum` or a number of
-numpy, is stored as the plain value that is read back.  `kinds` has the other types of columns.
+A column of floats stores integers as floats; a value of a subclass, such as a member of an `IntEnum`, and a scalar of
+numpy are stored as the plain value that is read back.  `kinds` has the other types of columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from functools import partial
 from types import NoneType
 from typing import Any
+
+import numpy as np
 
 from dataflow.table import ColumnType, Row, TableSpec, TableWrite, element_type
 from runners.core.tables.columns import TableColumns
@@ -21,6 +23,8 @@ from windowing.timestamps import to_datetime, to_timestamp_us
 _VALUE_BYTES = 8
 #: About how many rows are sampled to estimate the size of all.
 _SAMPLE = 100
+#: The kinds of numpy's scalars that stand for plain values: bool, int, float, bytes, str.
+_NUMPY_KINDS = frozenset("biufSU")
 _PLAIN: Mapping[Any, Callable[[Any], Any]] = {
     int: int.__int__,
     float: float.__float__,
@@ -100,6 +104,8 @@ def _in_utc(value: Any) -> Any:
 
 
 def _plain(kind: ColumnType, value: Any) -> Any:
+    if isinstance(value, np.generic) and value.dtype.kind in _NUMPY_KINDS:
+        value = value.item()
     if kind is bool:
         return bool(value) if type(value) is int and value in {0, 1} else value
     if kind is float and type(value) is int and _is_a_float(value):

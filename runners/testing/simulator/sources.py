@@ -43,6 +43,10 @@ class _Wrapped(Source):
         self._label, self._inner, self._open = label, inner, open_split
 
     @property
+    def element_type(self) -> Any:
+        return self._inner.element_type
+
+    @property
     def is_bounded(self) -> bool:
         return self._inner.is_bounded
 

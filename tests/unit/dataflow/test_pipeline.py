@@ -225,7 +225,7 @@ def test_read_needs_a_source() -> None:
 def test_outputs_by_tag() -> None:
     """Outputs are items and attributes; a missing one names those that there are; copying works."""
     collection: Any = object()
-    outputs = PCollectionTuple({"main": collection, "late": collection})
+    outputs: Any = PCollectionTuple({"main": collection, "late": collection})
 
     assert outputs["late"] is outputs.late is copy.copy(outputs).main
     with pytest.raises(AttributeError, match=r"no output 'lat'; there are \['late', 'main'\]"):

@@ -20,6 +20,8 @@ MEAN = df.CombiningValueStateSpec("mean", df.MeanCombineFn())
 END = df.TimerSpec("end", df.TimeDomain.EVENT)
 CLOCK = df.TimerSpec("clock", df.TimeDomain.PROCESSING)
 US = 1_000_000
+#: Makes the types of elements unknown.
+UNTYPED = df.Map(lambda element: element)
 
 
 def run(*transforms: Any, values: Iterable[Any], bundle_records: int = 2) -> list[Any]:
@@ -288,13 +290,16 @@ def test_errors_name_transform_line_and_element(value: str, fact: str, detail: s
 
 @pytest.mark.parametrize("element", ["ab", ["a", 1], (1, 2, 3), ([], 1)], ids=shown)
 def test_other_than_pairs_are_refused(element: Any) -> None:
+    """When the pipeline is built, if their types are known then."""
     with pytest.raises(df.TransformError, match=r"needs \(key, value\) pairs|cannot be hashed"):
+        run(UNTYPED, df.ParDo(Remember()), values=[element])
+    with pytest.raises(df.PipelineError, match=r"needs \(key, value\) pairs|cannot be hashed"):
         run(df.ParDo(Remember()), values=[element])
 
 
 def test_keys_are_as_for_a_grouping() -> None:
     with pytest.raises(df.KeyEncodingError, match="cannot be a key"):
-        run(df.ParDo(Remember()), values=[(frozenset("a"), 1)])
+        run(UNTYPED, df.ParDo(Remember()), values=[(frozenset("a"), 1)])
 
 
 def test_processing_time_can_be_counted_from_now() -> None:

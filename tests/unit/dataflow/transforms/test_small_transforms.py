@@ -49,7 +49,12 @@ def test_parts_of_pairs() -> None:
 
 @pytest.mark.parametrize("transform", [df.Keys(), df.Values(), df.KvSwap()])
 def test_what_is_no_pair_is_refused(transform: Any) -> None:
-    with pytest.raises(df.TransformError, match=rf"'{type(transform).__name__}/"):
+    name = type(transform).__name__
+    with pytest.raises(df.TransformError, match=rf"'{name}/"):
+        run(df.Map(lambda element: element), transform, values=[(1, 2, 3)])
+    with pytest.raises(
+        df.PipelineError, match=rf"'{name}' .* takes tuple\[Any, Any\], and is given"
+    ):
         run(transform, values=[(1, 2, 3)])
 
 

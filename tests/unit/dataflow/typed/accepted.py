@@ -1,9 +1,14 @@
 """Programs that type checkers accept, and what they find to flow; checked by `test_type_checkers.py`, never run."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, assert_type
+from typing import Any, NamedTuple, assert_type
 
 import dataflow as df
+
+
+class Sale(NamedTuple):
+    shop: str
+    amount: int
 
 
 class Split(df.DoFn[str, str]):
@@ -62,9 +67,48 @@ def lambdas(texts: df.PCollection[str]) -> None:
     texts | df.Filter(lambda text, least=3: len(text) > least)
 
 
+class Orders(df.Source[Sale]):
+    def splits(self, desired: int) -> Sequence[int]:
+        return [0]
+
+    def open(self, split: Any, position: Any) -> Any:
+        raise NotImplementedError
+
+
+def numbers(text: str) -> Iterator[int | df.TaggedOutput]:
+    yield len(text)
+
+
 def outputs(texts: df.PCollection[str]) -> None:
-    main, _ = texts | df.ParDo(Split()).with_outputs("other")
-    main | df.Map(half)
+    """The main one has its type; the others differ by texts, of which type checkers know nothing."""
+    split = texts | df.ParDo(Split()).with_outputs("other")
+    main, other = split
+    assert_type(main, df.PCollection[str])
+    assert_type(other, df.PCollection[Any])
+    assert_type(split.other, df.PCollection[Any])
+    lengths, bad, _ = texts | "labelled" >> df.FlatMap(numbers).with_outputs("bad", "worse")
+    assert_type(lengths, df.PCollection[int])
+    assert_type(bad, df.PCollection[Any])
+    many = texts | df.FlatMap(numbers).with_outputs("a", "b", "c", "d")
+    assert_type(many["a"], df.PCollection[Any])
+
+
+def sources(p: df.Pipeline) -> None:
+    assert_type(p | df.ReadFromCsv("x.csv"), df.PCollection[dict[str, str]])
+    assert_type(p | df.ReadFromJsonLines("x", rows=Sale), df.PCollection[Sale])
+    assert_type(p | "read" >> df.ReadFromJsonLines("x", rows=Sale), df.PCollection[Sale])
+    assert_type(p | df.ReadFromJsonLines("x", event_time=float), df.PCollection[Any])
+    assert_type(p | df.Read(Orders()), df.PCollection[Sale])
+    assert_type(p | df.Impulse(), df.PCollection[bytes])
+
+
+def declared(texts: df.PCollection[str]) -> None:
+    lengths = texts | df.Map(lambda text: len(text) + 1).with_output_types(int)
+    assert_type(lengths, df.PCollection[int])
+    assert_type(texts | "l" >> df.Map(len).with_output_types(int), df.PCollection[int])
+    rows = texts | df.GroupBy("shop").with_output_types(Sale)
+    assert_type(rows, df.PCollection[Sale])
+    assert_type(texts | df.Map(len).with_input_types(str), df.PCollection[int])
 
 
 def windows_and_keys(pairs: Pairs) -> None:

@@ -1,7 +1,7 @@
 """Programs that type checkers refuse, each at the line that says so; checked by `test_type_checkers.py`, never run."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import dataflow as df
 
@@ -9,6 +9,15 @@ import dataflow as df
 class Split(df.DoFn[str, str]):
     def process(self, element: str, /, *args: Any, **kwargs: Any) -> Iterator[str]:
         yield from element.split()
+
+
+class Sale(NamedTuple):
+    shop: str
+    amount: int
+
+
+def half(number: int) -> float:
+    return number / 2
 
 
 def first(pair: tuple[int, int]) -> int:
@@ -33,3 +42,11 @@ def wrong(ints: df.PCollection[int], pairs: df.PCollection[tuple[str, int]]) -> 
     ints | df.Keys()  # refused
     ints | df.WindowInto(df.FixedWindows(60)) | df.Map(first)  # refused
     ints | "count" >> df.Count.Globally() | df.Map(str.upper)  # refused
+    main, _ = ints | df.Map(half).with_outputs("other")
+    main | df.Map(str.upper)  # refused
+    ints | df.Map(lambda number: number).with_output_types(int) | df.Map(str.upper)  # refused
+
+
+def wrong_sources(p: df.Pipeline) -> None:
+    p | df.ReadFromCsv("x.csv") | df.Map(first)  # refused
+    p | df.ReadFromJsonLines("x", rows=Sale) | df.Map(str.upper)  # refused
