@@ -152,13 +152,18 @@ def _is_one_value(hint: Any) -> bool:
     return is_row or is_single or contradict(hint, Iterable | AsyncIterable)
 
 
+def _no_pairs(given: Any, what: str, source: str = "") -> PipelineError:
+    return PipelineError(
+        f"{what} needs (key, value) pairs, and is given {text_of(given)}",
+        detail=f"{text_of(given)} is what {source} emits" if source else "",
+        hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x)); or correct the annotation of the "
+        "function before it",
+    )
+
+
 def _check_pairs(given: Any, what: str) -> None:
     if contradict(given, _PAIR):
-        raise PipelineError(
-            f"{what} needs (key, value) pairs, and is given {text_of(given)}",
-            hint="make pairs before it, e.g. df.Map(lambda x: (key_of(x), x)); or correct the annotation of the "
-            "function before it",
-        )
+        raise _no_pairs(given, what)
     key = (fields_of(given) or (Any,))[0]
     if contradict(key, Hashable):
         raise PipelineError(
@@ -181,6 +186,8 @@ def check_given(accepts: Any, given: Any, what: str, source: str) -> None:
     """
     if not contradict(given, accepts):
         return
+    if len(fields_of(accepts) or ()) == 2 and contradict(given, _PAIR):
+        raise _no_pairs(given, what, source)
     wanted, found = text_of(bounded(accepts)), text_of(given)
     if wanted == found:
         wanted, found = repr(accepts), repr(given)

@@ -110,7 +110,7 @@ def co_group_of_one() -> None:
 
 def output_that_does_not_exist() -> None:
     texts = df.Pipeline() | df.Create(["a"])
-    outputs = texts | df.FlatMap(Upper().process).with_outputs("late")
+    outputs = texts | df.FlatMap(str.split).with_outputs("late")
     outputs["early"]
 
 
@@ -267,8 +267,10 @@ def test_a_do_fn_without_process_is_shown_with_what_it_has() -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_an_element_that_is_no_pair_is_named_with_what_to_do(transform: Any) -> None:
+    with pytest.raises(df.PipelineError, match=r"'pairs.*needs \(key, value\) pairs, and is given"):
+        df.Pipeline() | df.Create([7]) | "pairs" >> transform
     p = df.Pipeline()
-    p | df.Create([7]) | "pairs" >> transform
+    p | df.Create([7]) | UNTYPED | "pairs" >> transform
     with pytest.raises(df.TransformError) as failure:
         p.run()
 
@@ -277,6 +279,10 @@ def test_an_element_that_is_no_pair_is_named_with_what_to_do(transform: Any) -> 
     assert failure.value.fact.endswith("needs (key, value) pairs")
     assert failure.value.detail == "it was given 7"
     assert "df.Map(lambda x: (key_of(x), x))" in failure.value.hint
+
+
+#: Makes the types of elements unknown, so that what is wrong shows when the pipeline runs.
+UNTYPED: Any = df.Map(lambda element: element)
 
 
 class Unprintable:
@@ -291,14 +297,14 @@ def test_an_element_that_cannot_be_printed_has_an_error_of_its_own(
 ) -> None:
     """Python prints no integer of more than 4,300 digits."""
     p = df.Pipeline()
-    p | df.Create([element]) | transform
+    p | df.Create([element]) | UNTYPED | transform
     with pytest.raises(df.TransformError, match=r"it was given <\w+.*, whose repr raises "):
         p.run()
 
 
 def test_inputs_of_a_join_that_are_no_pairs_are_named() -> None:
     p = df.Pipeline()
-    orders = p | "orders" >> df.Create([7])
+    orders = p | "orders" >> df.Create([7]) | UNTYPED
     inputs: Any = {"orders": orders, "cities": orders}
     inputs | "join" >> df.CoGroupByKey()
     with pytest.raises(df.TransformError, match=r"'join/tag orders' \(.*needs \(key, value\)"):
