@@ -61,16 +61,19 @@ BINARY: tuple[Callable[[Any, Any], Any], ...] = (
 )
 
 
+def _applied(op: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    if op is operator.mod and isinstance(left, str):
+        # Python formats the text, and no expression comes of it.
+        return right % left
+    return op(left, right)
+
+
 def _combined(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     literals = st.one_of(WHOLE, FLOATS, TEXTS, st.booleans(), TIMES)
     return st.one_of(
-        st.builds(lambda op, left, right: op(left, right), st.sampled_from(BINARY), parts, parts),
-        st.builds(
-            lambda op, left, right: op(left, right), st.sampled_from(BINARY), parts, literals
-        ),
-        st.builds(
-            lambda op, left, right: op(left, right), st.sampled_from(BINARY), literals, parts
-        ),
+        st.builds(_applied, st.sampled_from(BINARY), parts, parts),
+        st.builds(_applied, st.sampled_from(BINARY), parts, literals),
+        st.builds(_applied, st.sampled_from(BINARY), literals, parts),
         st.builds(operator.invert, parts),
         st.builds(operator.neg, parts),
         st.builds(lambda part: part.is_null(), parts),
