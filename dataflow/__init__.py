@@ -124,6 +124,7 @@ from dataflow.user_state import (
     WatermarkHoldStateSpec,
     on_timer,
     on_window_expiration,
+    on_window_merge,
 )
 from triggers import (
     AccumulationMode,
@@ -361,6 +362,7 @@ __all__ = [
     "nondeterministic",
     "on_timer",
     "on_window_expiration",
+    "on_window_merge",
     "parse_options",
     "ptransform_fn",
 ]

@@ -373,6 +373,20 @@ class CombiningValueState(_State):
         self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
         self._wrote()
 
+    def get_accumulator(self) -> Any:
+        """What is kept: the accumulator of all values that were added; an empty one if none was."""
+        return self._accumulator()
+
+    def add_accumulator(self, accumulator: Any) -> None:
+        """Add all values of an accumulator of the same `CombineFn`; what was kept comes first.
+
+        Args:
+            accumulator: not to be used afterwards.
+        """
+        kept = self._accumulator()
+        self._values[self._name] = self._combine_fn.merge_accumulators((kept, accumulator))
+        self._wrote()
+
     def _accumulator(self) -> Any:
         if self._name in self._values:
             return self._values[self._name]

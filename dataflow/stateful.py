@@ -20,6 +20,12 @@ watermark has reached it: after all elements that had come by then, at that very
 those that come afterwards.  What is emitted then depends on how the records came, and differs between two runs.
 
 Timers of processing time fire by the clock, which in batch does not move until all input is there.
+
+**Where windows merge** the order is that of all elements and timers of a key, and not of a window: each element comes
+with the window that it was assigned, and merges with the open windows when it is seen, and not before.  So in the order
+of event time a session grows element by element, and what an element sees does not depend on what has arrived and is
+still to be seen.  Timers of several windows of a key fire in the order of their instants, and of one instant in that of
+their windows; a window expires between the elements too.
 """
 
 from __future__ import annotations
@@ -37,12 +43,15 @@ from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.pipeline import PCollection
 from dataflow.user_state import (
     AnyTimerSpec,
+    MapStateSpec,
+    ReadModifyWriteStateSpec,
     StateParam,
     StateSpec,
     TimerFamilySpec,
     TimerParam,
     WatermarkHoldStateSpec,
     is_of_expiration,
+    is_of_merge,
     timer_of,
 )
 from windowing.location import user_stacklevel
@@ -75,6 +84,7 @@ class StatefulSignature:
         callbacks, timers: by the timers' names.
         states: by their names.
         expiration: the method that is called when a window expires; None: there is none.
+        merge: the method that is called when windows have become another one; None: there is none.
     """
 
     process: UserMethod
@@ -82,6 +92,7 @@ class StatefulSignature:
     timers: Mapping[str, AnyTimerSpec]
     states: Mapping[str, StateSpec]
     expiration: UserMethod | None = None
+    merge: UserMethod | None = None
 
     @property
     def can_hold(self) -> bool:
@@ -110,11 +121,14 @@ def stateful_signature(
     process = UserMethod(
         "process", {name: each for name, each in asked_of_process if each is not DoFnParam.ELEMENT}
     )
-    callbacks, expiration = list(_callbacks(fn, what)), _expiration(fn, what)
-    asked = list(process.requests.values())
-    is_stateful = (
-        callbacks or expiration or any(isinstance(each, StateParam | TimerParam) for each in asked)
+    callbacks, expiration, merge = (
+        list(_callbacks(fn, what)),
+        _expiration(fn, what),
+        _merge(fn, what),
     )
+    methods = [*(method for _, method in callbacks), *filter(None, (expiration, merge))]
+    asked = list(process.requests.values())
+    is_stateful = methods or any(isinstance(each, StateParam | TimerParam) for each in asked)
     if not is_stateful and not fn.requires_time_sorted_input:
         _check_plain(asked, fn, what)
         return None
@@ -125,7 +139,6 @@ def stateful_signature(
             f"{what} asks for SignParam, but does not declare that it handles retractions",
             hint=f"set handles_retractions = True in class {type(fn).__name__}, or leave SignParam out",
         )
-    methods = [method for _, method in callbacks] + ([expiration] if expiration else [])
     asked.extend(each for method in methods for each in method.requests.values())
     states = _by_name((each.spec for each in asked if isinstance(each, StateParam)), what)
     marked = [spec for spec, _ in callbacks]
@@ -138,6 +151,7 @@ def stateful_signature(
         timers=timers,
         states=states,
         expiration=expiration,
+        merge=merge,
     )
 
 
@@ -175,6 +189,49 @@ def check_order(
         ),
         stacklevel=user_stacklevel(),
     )
+
+
+def check_merging(
+    fn: DoFn, pcoll: PCollection[Any], what: str, arguments: ExtraArguments = NO_ARGUMENTS
+) -> None:
+    """Refuse a DoFn in windows that merge if its state cannot.
+
+    Args:
+        fn: a stateful DoFn.
+        pcoll: its input.
+        what: how to name it in the error.
+        arguments: given to ``process`` behind the element.
+
+    Raises:
+        PipelineError: the input may be retracted, so that windows split again; or a state needs a function that merges
+            two values, and has none.
+    """
+    window_fn, retracted_by = pcoll.node.strategy.window_fn, pcoll.node.retracted_by
+    if retracted_by:
+        raise PipelineError(
+            f"{what} keeps state in windows that merge, and its input may be retracted by {retracted_by}",
+            detail=f"the windows are {window_fn!r}: without a retracted element they split again, and state that has "
+            "merged cannot be divided",
+            hint="group first: after df.GroupByKey() windows stay as they are; or put df.ToChangelog() before it; or "
+            "set that grouping's accumulation_mode to ACCUMULATING or DISCARDING",
+        )
+    signature = stateful_signature(fn, what, arguments)
+    assert signature is not None
+    unmerged = [
+        spec
+        for spec in signature.states.values()
+        if isinstance(spec, ReadModifyWriteStateSpec | MapStateSpec) and spec.merge is None
+    ]
+    if unmerged:
+        first = unmerged[0]
+        raise PipelineError(
+            f"{what} keeps state in windows that merge, and does not say how its state merges: "
+            f"{', '.join(repr(spec.name) for spec in unmerged)}",
+            detail=f"the windows are {window_fn!r}; {type(fn).__name__} has {first!r}",
+            hint=f"say what becomes of two values: df.{type(first).__name__}({first.name!r}, merge=max), or use "
+            "df.CombiningValueStateSpec, which merges by itself; or group first: after df.GroupByKey() windows stay as "
+            "they are",
+        )
 
 
 def is_asking_for_state(call: Callable[..., Any]) -> bool:
@@ -237,18 +294,9 @@ def _requests_without_element(fn: DoFn, name: str, kind: str, what: str) -> dict
 
 def _expiration(fn: DoFn, what: str) -> UserMethod | None:
     """The method that is called when a window expires."""
-    names = [
-        name for name in dir(type(fn)) if is_of_expiration(inspect.getattr_static(type(fn), name))
-    ]
-    if not names:
+    name = _only_marked(fn, what, is_of_expiration, "expiration of windows", "expiration")
+    if name is None:
         return None
-    name, *others = names
-    if others:
-        raise PipelineError(
-            f"{what} has {len(names)} methods for the expiration of windows",
-            detail=f"{type(fn).__name__}: {', '.join(names)}",
-            hint="mark exactly one method with @df.on_window_expiration",
-        )
     requests = _requests_without_element(fn, name, "expiration", what)
     refused = {DoFnParam.PANE, DoFnParam.SIGN, *_OF_TIMERS}
     if any(isinstance(each, TimerParam) or each in refused for each in requests.values()):
@@ -258,6 +306,34 @@ def _expiration(fn: DoFn, what: str) -> UserMethod | None:
             hint="ask for state, KeyParam, WindowParam, TimestampParam or WatermarkParam",
         )
     return UserMethod(name, requests)
+
+
+def _merge(fn: DoFn, what: str) -> UserMethod | None:
+    """The method that is called when windows have become another one."""
+    name = _only_marked(fn, what, is_of_merge, "merging of windows", "merge")
+    if name is None:
+        return None
+    requests = _requests_without_element(fn, name, "merge", what)
+    if not {DoFnParam.PANE, DoFnParam.SIGN, *_OF_TIMERS}.isdisjoint(requests.values()):
+        raise PipelineError(
+            f"{what} asks for what an element or a timer has when windows merge",
+            detail=f"{type(fn).__name__}.{name} is called before the element is processed",
+            hint="ask for state, timers, KeyParam, WindowParam, TimestampParam or WatermarkParam",
+        )
+    return UserMethod(name, requests)
+
+
+def _only_marked(
+    fn: DoFn, what: str, is_marked: Callable[[object], bool], occasion: str, kind: str
+) -> str | None:
+    names = [name for name in dir(type(fn)) if is_marked(inspect.getattr_static(type(fn), name))]
+    if len(names) > 1:
+        raise PipelineError(
+            f"{what} has {len(names)} methods for the {occasion}",
+            detail=f"{type(fn).__name__}: {', '.join(names)}",
+            hint=f"mark exactly one method with @df.on_window_{kind}",
+        )
+    return names[0] if names else None
 
 
 def _by_name(specs: Iterable[SpecT], what: str) -> dict[str, SpecT]:

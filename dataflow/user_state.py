@@ -35,6 +35,7 @@ CallbackT = TypeVar("CallbackT", bound=Callable[..., Any])
 
 _TIMER_ATTRIBUTE = "__dataflow_on_timer__"
 _EXPIRATION_ATTRIBUTE = "__dataflow_on_window_expiration__"
+_MERGE_ATTRIBUTE = "__dataflow_on_window_merge__"
 
 
 def _check_name(spec: object, _attribute: attrs.Attribute[Any], name: object) -> None:
@@ -126,6 +127,14 @@ class StateSpec:
             )
 
 
+def _check_merge(spec: Any, _attribute: attrs.Attribute[Any], merge: object) -> None:
+    if merge is not None and not callable(merge):
+        raise PipelineError(
+            f"{type(spec).__name__}({spec.name!r}) needs a function of two values as its merge, not {merge!r}",
+            hint="e.g. merge=max; it is called with the value of the earlier window and that of the later one",
+        )
+
+
 @attrs.frozen
 class ReadModifyWriteStateSpec(StateSpec):
     """One value: ``read()`` (None if there is none), ``write(value)``, ``clear()``.
@@ -134,7 +143,14 @@ class ReadModifyWriteStateSpec(StateSpec):
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
         version, migrations: how a later program reads it; see `StateSpec`.
+        merge: where windows merge, makes one value of two: those of the earlier and of the later window; associative,
+            as more than two windows merge in any grouping.  None: the state cannot be used in windows that merge.
     """
+
+    # A function: two that were shipped apart are equal to nothing.
+    merge: Callable[[Any, Any], Any] | None = attrs.field(
+        default=None, kw_only=True, eq=False, repr=False, validator=_check_merge
+    )
 
 
 @attrs.frozen
@@ -167,7 +183,14 @@ class MapStateSpec(StateSpec):
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.
         version, migrations: how a later program reads it; see `StateSpec`.
+        merge: where windows merge, makes one value of the two that a key has in the earlier and in the later window;
+            associative.  None: the state cannot be used in windows that merge.
     """
+
+    # A function: two that were shipped apart are equal to nothing.
+    merge: Callable[[Any, Any], Any] | None = attrs.field(
+        default=None, kw_only=True, eq=False, repr=False, validator=_check_merge
+    )
 
 
 @attrs.frozen
@@ -332,6 +355,25 @@ def on_window_expiration(callback: CallbackT) -> CallbackT:
     """
     setattr(callback, _EXPIRATION_ATTRIBUTE, True)
     return callback
+
+
+def on_window_merge(callback: CallbackT) -> CallbackT:
+    """Mark the method of a DoFn that is called when windows of a key that are open have become another window.
+
+    It is called for the element that has brought this about, before ``process``: when the window of the element bridges
+    open windows, and when one of them grows by it; not for the first element of a window.  State and timers have
+    merged by then, and are those of the new window: here a timer is set anew for its end.  The method may ask for state
+    and timers, for KeyParam, WindowParam (the new window), TimestampParam and WatermarkParam; it returns nothing.
+    After a failure it is run again on the same state; the element for which it fails for good becomes a dead letter,
+    and the windows stay as they were.
+    """
+    setattr(callback, _MERGE_ATTRIBUTE, True)
+    return callback
+
+
+def is_of_merge(method: object) -> bool:
+    """Whether a method was marked with `on_window_merge`."""
+    return getattr(method, _MERGE_ATTRIBUTE, False) is True
 
 
 def is_of_expiration(method: object) -> bool:

@@ -55,7 +55,7 @@ from runners.core.partials.signed_combine import NaN
 from runners.core.stages.entries import Released, Whole
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.core.stages.plan import plan
-from runners.core.stateful.keyed_state import KeyedState
+from runners.core.stateful.keyed_state import KeyedState, MergingState
 from runners.millwheel.cell_codec import (
     decode_cell_id,
     decode_timer,
@@ -281,6 +281,11 @@ KEYED = KeyedState(
     {"count": 5, "names": ["x"]},
     {"end": (60_000_000, 30_000_000), ("family", "tag"): (7, 8)},
     [("value", 7, LATE_PANE, 1), ("other", 8, NO_FIRING, -1)],
+    TriggerTimers(60_000_000, None),
+)
+MERGING = MergingState(
+    {FIRST: KEYED, SECOND: KeyedState()},
+    [("value", 7, LATE_PANE, 1, SECOND), ("other", 8, NO_FIRING, 1, FIRST)],
     TriggerTimers(60_000_000, None),
 )
 CELLS = [
@@ -548,6 +553,7 @@ EXAMPLES: dict[str, Example] = {
         {FIRST: STATE, SECOND: COMPOSITE}, encode_cell, decode_cell
     ),
     "cell of a stateful DoFn": _example(KEYED, encode_cell, decode_cell),
+    "cell of a stateful DoFn in windows that merge": _example(MERGING, encode_cell, decode_cell),
     "journal, changes": _example((CELLS, TIMERS), _changes, lambda blob: tuple(_entry(blob))),
     "journal, whole": _example(Whole([COLUMNS]), encode_whole, _entry),
     "journal, released": _example(Released([FIRST, SECOND]), encode_released, _entry),

@@ -29,7 +29,7 @@ from dataflow.pipeline import Outputs, PCollection, PCollectionTuple
 from dataflow.ptransform import PTransform, called
 from dataflow.serialization import dumps_code
 from dataflow.signature_types import FunctionTypes, function_types
-from dataflow.stateful import check_order, is_asking_for_state, stateful_signature
+from dataflow.stateful import check_merging, check_order, is_asking_for_state, stateful_signature
 from dataflow.transforms.one_output import OneOutput
 from dataflow.transforms.side_inputs import SideInput, with_views
 from dataflow.transforms.wrapped import Wrapped
@@ -409,12 +409,7 @@ def _add_stateful(
     pipeline, strategy = pcoll.pipeline, pcoll.node.strategy
     here = pipeline.here()
     if strategy.is_merging:
-        raise PipelineError(
-            f"{here} keeps state in windows that may merge, and its state cannot be merged",
-            detail=f"the windows are {strategy.window_fn!r}",
-            hint="group first: after df.GroupByKey() or df.CombinePerKey(...) windows stay as they are; "
-            "or use windows that do not merge",
-        )
+        check_merging(fn, pcoll, here, arguments)
     if pcoll.node.retracted_by and not fn.handles_retractions:
         raise PipelineError(
             f"{here} keeps state, and its input may be retracted by {pcoll.node.retracted_by}",

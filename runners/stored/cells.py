@@ -1,4 +1,4 @@
-"""Cells as bytes: the state of a window, of all windows of a key that merge, or of a stateful DoFn.
+"""Cells as bytes: the state of a window, of all windows of a key that merge, or of a stateful DoFn, in either.
 
 A cell is a list that begins with its kind.  Users' own values in it (accumulators, elements, state, what has been
 emitted and may be retracted) are collected in the order in which they occur, and are one pickle for all cells of a
@@ -18,7 +18,7 @@ from runners.core.ground.cells import (
     WindowState,
     WindowTimers,
 )
-from runners.core.stateful.keyed_state import KeyedState
+from runners.core.stateful.keyed_state import KeyedState, MergingState, Waiting
 from runners.stored.columns import Own, own_blob, own_of
 from runners.stored.framing import frame, unframed
 from triggers.trigger import Progress, TriggerTimers
@@ -26,14 +26,14 @@ from windowing.pane import PaneInfo, PaneTiming
 from windowing.window import Window
 
 CELL = "cell"
-_WINDOW, _WINDOWS, _KEYED = 0, 1, 2
+_WINDOW, _WINDOWS, _KEYED, _MERGING = 0, 1, 2, 4
 _TIMINGS = {timing.value: timing for timing in PaneTiming}
 _INT64 = 1 << 63
 #: Makes a named tuple; faster than its class, which calls it.
 _new = tuple.__new__
 
 
-def encode_cell(cell: Cell | KeyedState) -> bytes:
+def encode_cell(cell: Cell | KeyedState | MergingState) -> bytes:
     """A cell by itself, as the table of cells stores it.
 
     Raises:
@@ -66,6 +66,8 @@ def cell_fields(cell: Any, own: list[Any]) -> Sequence[Any]:
         return (_WINDOW, *_state_fields(cell, own))
     if kind is KeyedState:
         return _keyed_fields(cell, own)
+    if kind is MergingState:
+        return _merging_fields(cell, own)
     states = [
         (window_fields(window, own), *_state_fields(state, own)) for window, state in cell.items()
     ]
@@ -84,6 +86,8 @@ def cell_of(fields: list[Any], own: Own) -> Any:
         return _state_of(fields, own)
     if kind == _KEYED:
         return _keyed_of(fields, own)
+    if kind == _MERGING:
+        return _merging_of(fields, own)
     cell: dict[Window, WindowState] = {}
     for each in fields[1]:
         # The window first: its values were appended before those of its state.
@@ -229,3 +233,37 @@ def _keyed_of(fields: list[Any], own: Own) -> KeyedState:
         found_panes = map(pane_of, panes)
         inputs = list(zip(own(), times_us, found_panes, signs, strict=True))
     return KeyedState(values, found, inputs, TriggerTimers(*engine_timers))
+
+
+def _merging_fields(cell: MergingState, own: list[Any]) -> tuple[Any, ...]:
+    states = [
+        (window_fields(window, own), *_keyed_fields(state, own))
+        for window, state in cell.windows.items()
+    ]
+    if not cell.backlog:
+        return (_MERGING, states, cell.engine_timers)
+    values, times_us, panes, signs, windows = zip(*cell.backlog, strict=True)
+    own.append(values)
+    assigned = [window_fields(window, own) for window in windows]
+    pane_lists = list(map(pane_fields, panes))
+    return (_MERGING, states, cell.engine_timers, times_us, pane_lists, signs, assigned)
+
+
+def _merging_of(fields: list[Any], own: Own) -> MergingState:
+    _, states, engine_timers, *backlog = fields
+    windows: dict[Window, KeyedState] = {}
+    for bounds, *state in states:
+        # The window first: its values were appended before those of its state.
+        window = window_of(bounds, own)
+        windows[window] = _keyed_of(state, own)
+    waiting: list[Waiting] = []
+    if backlog:
+        times_us, panes, signs, assigned = backlog
+        values = own()
+        waiting = [
+            (value, time_us, pane_of(pane), sign, window_of(bounds, own))
+            for value, time_us, pane, sign, bounds in zip(
+                values, times_us, panes, signs, assigned, strict=True
+            )
+        ]
+    return MergingState(windows, waiting, TriggerTimers(*engine_timers))

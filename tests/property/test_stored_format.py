@@ -9,7 +9,7 @@ from dataflow.serialization import dumps
 from runners.core.ground.cells import NOTHING, EmittedPane, LateElement, WindowState, WindowTimers
 from runners.core.partials.partial import LatePartial, Partial
 from runners.core.stages.entries import Changes
-from runners.core.stateful.keyed_state import KeyedState
+from runners.core.stateful.keyed_state import KeyedState, MergingState
 from runners.stored.cells import decode_cell, encode_cell
 from runners.stored.columns import own_blob, own_of, windows_column, windows_from
 from runners.stored.journal import decode_entry, encode_changes
@@ -109,7 +109,13 @@ KEYED = st.builds(
     st.lists(st.tuples(VALUES, TIMES, PANES, st.sampled_from([1, -1])), max_size=2),
     st.builds(TriggerTimers, MAYBE, MAYBE),
 )
-CELLS = st.one_of(STATES, KEYED, st.dictionaries(WINDOWS, STATES, max_size=3))
+MERGING = st.builds(
+    MergingState,
+    st.dictionaries(WINDOWS, KEYED, max_size=3),
+    st.lists(st.tuples(VALUES, TIMES, PANES, st.sampled_from([1, -1]), WINDOWS), max_size=2),
+    st.builds(TriggerTimers, MAYBE, MAYBE),
+)
+CELLS = st.one_of(STATES, KEYED, MERGING, st.dictionaries(WINDOWS, STATES, max_size=3))
 CELL_IDS = st.tuples(KEYS, st.one_of(st.none(), WINDOWS))
 CHANGES = st.lists(st.tuples(CELL_IDS, st.one_of(st.none(), CELLS)), max_size=4)
 TIMERS = st.lists(
@@ -126,7 +132,7 @@ def spelled(value: Any) -> Any:
         parts = [spelled(each) for each in value]
         if isinstance(value, LatePartial):
             parts.append(spelled(value.record))
-    elif kind in (WindowState, EmittedPane, KeyedState):
+    elif kind in (WindowState, EmittedPane, KeyedState, MergingState):
         names = [name for name in value.__slots__ if not name.startswith("_")]
         parts = [spelled(getattr(value, name)) for name in names if name != "armed_for"]
     else:

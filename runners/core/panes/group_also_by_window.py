@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
+from runners.core.ground.active_windows import ActiveWindows
 from runners.core.ground.cells import (
     NOTHING,
     Cell,
@@ -58,7 +59,8 @@ class GroupAlsoByWindow:
             if accumulation.is_retracted:
                 self._regrouper = Regrouper(window_fn, accumulation.combine_fn, strategy)
             else:
-                self._merger = Merger(window_fn, accumulation.combine_fn, strategy)
+                active = ActiveWindows(window_fn)
+                self._merger = Merger(accumulation.combine_fn, strategy, active)
         self._life = WindowLifecycle(accumulation, self._regrouper)
 
     @property

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import attrs
 
 from dataflow.combine_fn import CombineFn
+from runners.core.ground.active_windows import ActiveWindows
 from runners.core.ground.cells import NO_TIMERS, NOTHING, UNTOUCHED, WindowState
 from runners.core.partials.partial import Partial
 from triggers.clocks import Clocks
 from triggers.trigger import Progress
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.checks import checked_merges
-from windowing.merging import merge_arrival, merges_what_overlaps
 from windowing.window import Window
-from windowing.window_fn import Merge, MergingWindowFn
+from windowing.window_fn import MergingWindowFn
 
 #: All windows of a key.
 MergingCell = dict[Window, WindowState]
@@ -30,20 +30,11 @@ MergingCell = dict[Window, WindowState]
 
 @attrs.frozen
 class Merger:
-    """Merges the windows of a key.
+    """Merges the windows of a key."""
 
-    Attributes:
-        is_overlap_merging: whether one arrival can be compared with each window by itself.
-    """
-
-    window_fn: MergingWindowFn
     combine_fn: CombineFn
     strategy: WindowingStrategy
-    is_overlap_merging: bool = attrs.field(init=False)
-
-    @is_overlap_merging.default
-    def _is_overlap_merging(self) -> bool:
-        return merges_what_overlaps(self.window_fn)
+    active: ActiveWindows
 
     def merge(
         self, cell: MergingCell, arrivals: Sequence[Partial], clocks: Clocks
@@ -62,10 +53,10 @@ class Merger:
         gone: list[tuple[Window, WindowState]] = []
         if not cell and len(arrivals) == 1:
             return target, gone
-        for merged, sources in self._merges(cell, arrivals):
+        arrived = [arrival[1] for arrival in arrivals]
+        for merged, sources, present in self.active.bridged(cell, arrived):
             target.update(dict.fromkeys(sources, merged))
-            present = [source for source in sources if source in cell]
-            if not present or present == [merged]:
+            if not present:
                 continue
             states = [cell.pop(source) for source in present]
             gone.extend(zip(present, states, strict=True))
@@ -74,12 +65,6 @@ class Merger:
                 full = [each.accumulator for each in states if each.accumulator is not NOTHING]
                 state.accumulator = self.combine_fn.merge_accumulators(full) if full else NOTHING
         return target, gone
-
-    def _merges(self, cell: MergingCell, arrivals: Sequence[Partial]) -> Sequence[Merge]:
-        if len(arrivals) == 1 and self.is_overlap_merging:
-            return merge_arrival(cell, arrivals[0][1])
-        windows = dict.fromkeys(cell) | dict.fromkeys(arrival[1] for arrival in arrivals)
-        return checked_merges(self.window_fn, windows)
 
 
 @attrs.define

@@ -1,7 +1,8 @@
 """StatefulInputs: what goes through the shuffle to a stateful DoFn.
 
 A partial is ``(key, window, [(value, timestamp_us, pane, sign), ...], count)``: nothing is folded, and the elements of
-a key and window stay in the order in which they arrived.
+a key and window stay in the order in which they arrived.  Where windows merge, all elements of a key do, as windows
+that differ may become one; and none is merged here, as each element merges its window when it is seen.
 """
 
 from collections import defaultdict
@@ -26,10 +27,15 @@ _sign = itemgetter(3)
 
 
 class StatefulInputs:
-    """Builds the partials for one stateful DoFn; the counterpart of `Lifter`."""
+    """Builds the partials for one stateful DoFn; the counterpart of `Lifter`.
 
-    def __init__(self, node: TransformNode) -> None:
-        self._node = node
+    Args:
+        node: the transform.
+        keeps_order_of_keys: whether elements of a key stay in order even if their windows differ.
+    """
+
+    def __init__(self, node: TransformNode, *, keeps_order_of_keys: bool = False) -> None:
+        self._node, self._keeps_order_of_keys = node, keeps_order_of_keys
 
     def lift(self, bundle: Bundle, *, watermark_us: int) -> list[Partial]:
         """Make partials of a bundle of ``(key, value)`` pairs, by canonical keys; late ones need not be kept apart.
@@ -55,6 +61,15 @@ class StatefulInputs:
             strict=True,
         )
         try:
+            if self._keeps_order_of_keys:
+                return _in_order(
+                    (
+                        key if type(key) in PLAIN_TYPES else keys[key],
+                        window,
+                        [(value, timestamp_us, pane, sign)],
+                    )
+                    for (key, value), window, timestamp_us, pane, sign in columns
+                )
             for (key, value), window, timestamp_us, pane, sign in columns:
                 one = key if type(key) in PLAIN_TYPES else keys[key]
                 groups[one, window].append((value, timestamp_us, pane, sign))
@@ -69,10 +84,28 @@ class StatefulInputs:
 
     def combined(self, partials: Iterable[Partial]) -> list[Partial]:
         """Merge the partials of several bundles, in their order, into fewer ones with the same elements."""
+        if self._keeps_order_of_keys:
+            return _in_order((key, window, inputs) for key, window, inputs, _ in partials)
         groups: dict[tuple[Any, Window], list[Input]] = defaultdict(list)
         for key, window, inputs, _ in partials:
             groups[key, window].extend(inputs)
         return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
+
+
+def _in_order(elements: Iterable[tuple[Any, Window, list[Input]]]) -> list[Partial]:
+    """Partials in which all elements of a key are in order."""
+    by_key: dict[Any, list[tuple[Window, list[Input]]]] = defaultdict(list)
+    for key, window, inputs in elements:
+        runs = by_key[key]
+        if runs and runs[-1][0] == window:
+            runs[-1][1].extend(inputs)
+        else:
+            runs.append((window, list(inputs)))
+    return [
+        (key, window, inputs, len(inputs))
+        for key, runs in by_key.items()
+        for window, inputs in runs
+    ]
 
 
 def lifter_of(graph: PipelineGraph, node: TransformNode) -> Lifter | StatefulInputs:
@@ -82,6 +115,9 @@ def lifter_of(graph: PipelineGraph, node: TransformNode) -> Lifter | StatefulInp
         graph: of the pipeline.
         node: the grouping or stateful DoFn.
     """
-    if isinstance(node.operation, StatefulParDo | SideInputs):
+    if isinstance(node.operation, StatefulParDo):
+        is_merging = graph.pcollections[node.inputs[0]].strategy.is_merging
+        return StatefulInputs(node, keeps_order_of_keys=is_merging)
+    if isinstance(node.operation, SideInputs):
         return StatefulInputs(node)
     return Lifter.of(graph, node)

@@ -9,7 +9,7 @@ The five parts of the paper's GroupByKeyAndWindow, in the order in which a recor
 1. *DropTimestamps*: `Lifter.lift`, at the sender; from there on the window stands for the event time (unless
    a timestamp combiner needs the earliest or the latest one, which then is part of the accumulator).
 2. *GroupByKey*: the engine's own: a dict, the shuffle of Spark, the key ranges of `runners.millwheel`.
-3. *MergeWindows*: `Merger`, or `Regrouper` where a merge may have to be undone.
+3. *MergeWindows*: `Merger`, or `Regrouper` where a merge may have to be undone; `MergingDoFnMachine` merges state.
 4. *GroupAlsoByWindow*: the accumulators of `Accumulation`, and when windows fire (`WindowLifecycle`, `Panes`).
 5. *ExpandToElements*: `Effects.bundle`, with the new timestamps; windows do not change behind it.
 
@@ -39,6 +39,7 @@ from runners.core.stages.percentile_watermark import percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
+from runners.core.stateful.merging_do_fn import MergingDoFnMachine
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
 from windowing.errors import what_was_raised
@@ -248,7 +249,8 @@ def _machine(
     if not isinstance(stage.root.operation, StatefulParDo):
         return GroupAlsoByWindow(Accumulation.of(plan.graph, stage.root))
     pcollection = plan.graph.pcollections[stage.root.inputs[0]]
-    return StatefulDoFnMachine(
+    made_by = MergingDoFnMachine if pcollection.strategy.is_merging else StatefulDoFnMachine
+    return made_by(
         stage.root,
         pcollection.strategy,
         is_time_sorted=is_time_sorted,

@@ -1,4 +1,4 @@
-"""KeyedState: the cell of a stateful DoFn, with all that is kept for one key and window."""
+"""KeyedState: the cell of a stateful DoFn, with all that is kept for one key and window; `MergingState` of a key."""
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
@@ -10,8 +10,10 @@ from dataflow.user_state import HOLD, SetTimer, TimerName
 from runners.core.ground.timers import TimerQueue
 from runners.core.partials.stateful_inputs import Input
 from triggers.trigger import TriggerTimers
+from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.window import Window
 
 _NO_TIMERS = TriggerTimers()
 #: Up to this many timers are searched one by one instead of being kept in order.
@@ -132,3 +134,39 @@ class KeyedState:
     def is_empty(self) -> bool:
         """Whether the cell has nothing to keep."""
         return not (self.values or self.timers or self.backlog)
+
+
+#: An element that waits, as an `Input`, with the window that it was assigned.
+Waiting = tuple[Any, int, PaneInfo, int, Window]
+
+
+@attrs.define
+class MergingState:
+    """The cell of a key whose windows merge.
+
+    Attributes:
+        windows: the state of each open window; that without state too, as what comes may merge with it.
+        backlog: elements that the watermark has not passed yet, in order of arrival.
+        engine_timers: the engine's timers that are set: for each domain the first instant at which the cell has
+            something to do.
+        ready: elements that are to be processed now, the first one last.
+        watermark_us: the watermark of the cell: while elements are ready, the event time of one of them.
+    """
+
+    windows: dict[Window, KeyedState] = attrs.field(factory=dict)
+    backlog: list[Waiting] = attrs.field(factory=list)
+    engine_timers: TriggerTimers = _NO_TIMERS
+    # The rest belongs to one step, and is not stored.
+    ready: list[Waiting] = attrs.field(factory=list, eq=False, repr=False)
+    watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the cell has nothing to keep."""
+        return not (self.windows or self.backlog)
+
+    def move_to(self, watermark_us: int) -> None:
+        """Move the watermark of the cell, and of all its windows, to an instant (microseconds)."""
+        self.watermark_us = watermark_us
+        for state in self.windows.values():
+            state.watermark_us = watermark_us

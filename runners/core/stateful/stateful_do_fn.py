@@ -46,7 +46,7 @@ from windowing.errors import error_text
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
-from windowing.window import Window
+from windowing.window import GLOBAL_WINDOW, Window
 
 #: The most timers of one key that may fire in one step without an element; beyond it, a timer sets itself for ever.
 FIRINGS_MAX = 1_000_000
@@ -88,7 +88,7 @@ class StatefulDoFnMachine:
 
     @property
     def is_merging(self) -> bool:
-        """Whether a cell contains all windows of a key: always False, as state cannot be merged."""
+        """Whether a cell contains all windows of a key: not here, but in `MergingDoFnMachine`."""
         return False
 
     @property
@@ -126,7 +126,7 @@ class StatefulDoFnMachine:
         Raises:
             TransformError: what user code raised.
         """
-        step = _Step(self, cells, clocks)
+        step = self._step(cells, clocks)
         for key, window, inputs, _ in partials:
             step.take(key, window, inputs)
         return step.finish()
@@ -142,9 +142,12 @@ class StatefulDoFnMachine:
         Raises:
             TransformError: what user code raised.
         """
-        step = _Step(self, cells, clocks)
+        step = self._step(cells, clocks)
         step.fire(due)
         return step.finish()
+
+    def _step(self, cells: Cells, clocks: Clocks) -> "_Step":
+        return _Step(self, cells, clocks)
 
 
 @attrs.frozen
@@ -154,11 +157,13 @@ class _Action:
     Attributes:
         when: event time, then processing time, to order the actions in several cells of a step: processing-time timers
             fire at the watermark, after the actions that it made due.
+        window: of the timer or the expiration, where a cell has several.
     """
 
     when: tuple[int, int]
     timer: TimerName | None = None
     is_expiration: bool = False
+    window: Window | None = None
 
 
 _Queued = tuple[tuple[int, int], int, CellId, _Action]
@@ -241,6 +246,9 @@ class _Step:
                 self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
                 self._set_hold(cell_id, cell.hold_us)
             self._effects.touched[cell_id] = None
+        return self._end_bundle()
+
+    def _end_bundle(self) -> Effects:
         outputs, self._effects.dead = self._machine.invoker.finish_bundle()
         for each in outputs:
             value = each.value if each.tag is None else TaggedOutput(each.tag, each.value)
@@ -479,8 +487,8 @@ class _Step:
         )
 
     def _set_timers(self, cell_id: CellId, cell: KeyedState, wanted: TriggerTimers) -> None:
-        window = cell_id[1]
-        assert window is not None
+        # Where windows merge, and go, there is one timer for all of a key.
+        window = GLOBAL_WINDOW if cell_id[1] is None else cell_id[1]
         known = cell.engine_timers
         if wanted.event_us != known.event_us:
             self._effects.timers[cell_id, window, TimeDomain.EVENT] = wanted.event_us

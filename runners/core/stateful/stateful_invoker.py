@@ -1,16 +1,17 @@
 """StatefulInvoker: calls the methods of a stateful DoFn with the parameters that they request."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from dataflow.do_fn import DoFn, DoFnParam
-from dataflow.errors import DataflowError, TransformError
+from dataflow.errors import DataflowError, PipelineError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.metric_updates import RunningAs, attempt, uncounted
 from dataflow.serialization import dumps, loads
 from dataflow.state_handles import Lifetime, handle_of
+from dataflow.state_merging import merge_state, merge_timers
 from dataflow.stateful import Request, StatefulSignature
 from dataflow.user_state import (
     AnyTimerSpec,
@@ -96,6 +97,10 @@ class StatefulInvoker:
         self._handled: Handled | None = None
         if node.operation.handling is not None:
             self._handled = Handled(node, node.operation.handling)
+        self._merge: tuple[str, Callable[..., Any], dict[str, _Resolve]] | None = None
+        if (merge := signature.merge) is not None:
+            self._merge = merge.name, getattr(fn, merge.name), _resolvers(merge.requests)
+        self._states = tuple(signature.states.values())
         self._is_in_bundle = False
         #: The earliest event time and the windows of this bundle's calls are kept if the end of a bundle can emit
         #: something.
@@ -147,17 +152,76 @@ class StatefulInvoker:
         )
 
     def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
+        return self._for_element(lambda: self._call_process(cell, value, call), cell, value, call)
+
+    def _call_process(self, cell: KeyedState, value: Any, call: Call) -> Any:
+        params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
+        return self._process((call.key, value), **params)
+
+    def _for_element(
+        self, returned: Callable[[], Any], cell: KeyedState, value: Any, call: Call
+    ) -> list[Any]:
         self._begin(call)
         element = (call.key, value)
-
-        def returned() -> Any:
-            params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
-            return self._process(element, **params)
-
         try:
             return self._listed(returned, "process", cell, element)
         except Exception as error:
             raise failure(self._node, error, element) from error
+
+    def process_merging(
+        self, sources: Sequence[KeyedState], cell: KeyedState, value: Any, call: Call
+    ) -> tuple[list[Any], bool]:
+        """The outputs for an element by which windows have become another one, and whether they have.
+
+        They have not if the element fails each time, and is a dead letter or a failure that is handled: it merges
+        nothing, and the sources are as they were.
+
+        Args:
+            sources: state and timers of these windows, in the order of time; not to be used afterwards, if they have
+                merged.  None of them: it is the first element of a window.
+            cell: given those of the new window, which are empty before.
+            value: of the element.
+            call: the context, with the new window.
+
+        Raises:
+            TransformError: what user code raised, if failing elements are neither dead letters nor handled.
+        """
+        has_merged = False
+        may_fail = self._tries is not None or self._handled is not None
+        before = dumps([(s.values, dict(s.timers)) for s in sources]) if may_fail else b""
+
+        def outputs() -> Iterator[Any]:
+            nonlocal has_merged
+            parts = [KeyedState(*each) for each in loads(before)] if may_fail else sources
+            self._merge_into(cell, parts, call)
+            returned = self._call_process(cell, value, call)
+            yield from () if returned is None else outputs_of(self._node, returned, "process")
+            has_merged = True
+
+        def run() -> list[Any]:
+            return self._for_element(outputs, cell, value, call)
+
+        if self._tries is None:
+            return run(), has_merged
+        return self._tried(run, cell, (call.key, value), call), has_merged
+
+    def _merge_into(self, cell: KeyedState, sources: Sequence[KeyedState], call: Call) -> None:
+        if not sources:
+            return
+        first, *later = sources
+        cell.values, cell.timers = first.values, first.timers
+        try:
+            merge_state(self._states, cell.values, [each.values for each in later])
+        except PipelineError as error:
+            if self._handled is not None and error.__cause__ is not None:
+                # As user code raised it: which exceptions are handled, their class decides.
+                raise error.__cause__ from None
+            raise
+        merge_timers(cell.timers, cell.values, [(each.timers, each.values) for each in later])
+        if self._merge is not None:
+            name, callback, resolvers = self._merge
+            params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
+            check_silent(self._node, callback(**params), name)
 
     def fire(self, cell: KeyedState, timer: TimerName, call: Call) -> list[Any]:
         """The outputs of the method of a timer.

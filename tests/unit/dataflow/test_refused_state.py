@@ -148,11 +148,12 @@ def test_what_cannot_be_had_is_refused_when_it_is_built(fn: Any, message: str) -
     assert message in refused(fn).fact
 
 
-def test_windows_that_merge_are_refused() -> None:
+def test_windows_that_merge_are_refused_where_state_does_not_say_how_it_merges() -> None:
     """After a grouping they are what they are, and fine."""
     error = refused(Remember(), df.WindowInto(df.Sessions(60)))
-    assert "its state cannot be merged" in error.fact
+    assert "does not say how its state merges: 'value'" in error.fact
     assert "Sessions" in str(error.detail)
+    assert "ReadModifyWriteStateSpec('value', merge=" in str(error.hint)
 
     seen = run(
         df.WindowInto(df.Sessions(60)),

@@ -25,7 +25,7 @@ from math import inf
 from typing import Any, Generic, TypeVar
 
 from runners.core.ground.cells import CellId
-from runners.core.stateful.keyed_state import KeyedState
+from runners.core.stateful.keyed_state import KeyedState, MergingState
 from runners.millwheel.model.counts import CacheCounts
 from runners.stored.cells import decode_cell
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -289,7 +289,7 @@ def needed_us(cell_id: CellId, cell: Any) -> int:
     if isinstance(cell, dict):
         return min((_next_us(state, window.end_us) for window, state in cell.items()), default=0)
     end_us = MAX_TIMESTAMP_US if cell_id[1] is None else cell_id[1].end_us
-    if isinstance(cell, KeyedState):
+    if isinstance(cell, KeyedState | MergingState):
         return end_us if cell.engine_timers.event_us is None else cell.engine_timers.event_us
     return _next_us(cell, end_us)
 
