@@ -26,7 +26,7 @@ import pyarrow as pa
 
 import dataflow as df
 from dataflow.testing import assert_that, contains_in_any_order
-from runners.testing import state_programs
+from runners.testing import session_programs, state_programs
 
 Build = Callable[[df.Pipeline], df.PCollection[Any]]
 
@@ -738,6 +738,30 @@ PROGRAMS: Sequence[Program] = (
         [(0, 1), (10, 2), (30, 4), (140, 8)],
     ),
     Program("watermark holds", state_programs.watermark_holds, [(0, 7), (140, 8)]),
+    Program(
+        "state in sessions",
+        session_programs.sessions_in_order,
+        [
+            ("ann", "look", 0, 10),
+            ("ann", "fill", 0, 18),
+            ("ann", "go", 0, 25),
+            ("ann", "pay", 0, 34),
+            ("ann", ("look", "fill", "go", "pay"), True),
+            ("bob", "look", 3, 13),
+            ("bob", ("look",), False),
+            ("ann", "look", 60, 70),
+            ("ann", ("look",), False),
+        ],
+    ),
+    Program(
+        "state in sessions that are bridged",
+        session_programs.sessions_that_are_bridged,
+        [
+            *(("pause", value) for value in range(1, 7)),
+            ((100, 140), (1, 2, 3, 4, 5), ((0, 2), (1, 3)), (0, 1, 2), 15, (1, 5, 2, 4, 3)),
+            ((190, 200), (6,), ((0, 1),), (0,), 6, (6,)),
+        ],
+    ),
 )
 
 

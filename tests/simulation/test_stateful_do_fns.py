@@ -165,6 +165,121 @@ def test_every_kind_of_state_outlives_its_workers(
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
 
+STEPS, BEST = df.BagStateSpec("steps"), df.ReadModifyWriteStateSpec("best", merge=max)
+SUMS = df.MapStateSpec("sums", merge=lambda earlier, later: earlier + later, ttl=15)
+
+
+class Sessions(df.DoFn):
+    """What a session has seen, in every kind of state that a merge moves; tells it when it grows and when it ends."""
+
+    requires_time_sorted_input = True
+
+    def process(
+        self,
+        element: tuple[int, int],
+        /,
+        at: Any = df.DoFn.TimestampParam,
+        steps: Any = df.DoFn.StateParam(STEPS),
+        best: Any = df.DoFn.StateParam(BEST),
+        sums: Any = df.DoFn.StateParam(SUMS),
+        first: Any = df.DoFn.StateParam(FIRST),
+        later: Any = df.DoFn.TimerParam(LATER),
+    ) -> Iterator[Any]:
+        value = element[1]
+        steps.add(value)
+        best.write(max(value, best.read() or 0))
+        sums.put(value % 3, sums.get(value % 3, 0) + value)
+        first.add(at)
+        later.get(str(value % 2)).set(at + timedelta(seconds=12), output_timestamp=at)
+        yield element[0], sum(number << 12 * rest for rest, number in sums.items())
+
+    @df.on_timer(LATER)
+    def pause(
+        self, key: Any = df.DoFn.KeyParam, steps: Any = df.DoFn.StateParam(STEPS)
+    ) -> Iterator[Any]:
+        yield key, -sum(steps.read())
+
+    @df.on_window_expiration
+    def last(
+        self,
+        key: Any = df.DoFn.KeyParam,
+        steps: Any = df.DoFn.StateParam(STEPS),
+        best: Any = df.DoFn.StateParam(BEST),
+        first: Any = df.DoFn.StateParam(FIRST),
+    ) -> Iterator[Any]:
+        digits = [best.read(), *steps.read(), round(first.read().timestamp())]
+        yield df.TaggedOutput("last", (key, int("1" + "".join(map(str, digits)))))
+
+
+class Bridged(df.DoFn):
+    """Gathers a session in the order of arrival, in which two that have state become one; tells what has no order."""
+
+    requires_time_sorted_input = False
+
+    def process(
+        self,
+        element: tuple[int, int],
+        /,
+        at: Any = df.DoFn.TimestampParam,
+        steps: Any = df.DoFn.StateParam(STEPS),
+        best: Any = df.DoFn.StateParam(BEST),
+        first: Any = df.DoFn.StateParam(FIRST),
+        later: Any = df.DoFn.TimerParam(LATER),
+    ) -> None:
+        value = element[1]
+        steps.add(value)
+        best.write(max(value, best.read() or 0))
+        first.add(at)
+        later.get(str(at)).set(at + timedelta(seconds=12), output_timestamp=at)
+
+    @df.on_timer(LATER)
+    def pause(self, key: Any = df.DoFn.KeyParam) -> Iterator[Any]:
+        yield key, 1
+
+    last = Sessions.last
+
+
+def build_sessions(p: df.Pipeline, source: df.Source) -> None:
+    """State merges in the order of event times, and what is emitted merges again in the grouping behind it."""
+    pairs: Any = (
+        p
+        | "read" >> df.Read(source)
+        | "pair" >> df.Map(lambda v: (v % 5, v))
+        | "windows" >> df.WindowInto(df.Sessions(20))
+    )
+    in_order = pairs | "in order" >> df.ParDo(Sessions()).with_outputs("last")
+    bridged = pairs | "bridged" >> df.ParDo(Bridged()).with_outputs("last")
+    sums = in_order.main | "sum" >> df.CombinePerKey(sum)
+    pauses = bridged.main | "count" >> df.CombinePerKey(sum)
+    gathered = bridged["last"] | "digits" >> df.MapTuple(
+        lambda key, n: (key, sum(map(int, str(n))))
+    )
+    results = {"sums": sums, "pauses": pauses, "lasts": in_order["last"], "gathered": gathered}
+    for name, result in results.items():
+        rows: Any = result | f"{name} rows" >> df.Map(row)
+        rows | name >> df.WriteToPostgres(name, columns=COLUMNS)
+
+
+@costly(cells=2)
+@given(batches=batches, seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+def test_state_of_sessions_outlives_its_workers(
+    crash_rate: float, batches: list[list[tuple[int, int]]], seed: int
+) -> None:
+    direct = df.Pipeline(DirectRunner())
+    build_sessions(direct, never_late(batches))
+    expected = direct.run()
+    cluster = Cluster(direct.graph(), seed, crash_rate)
+    cluster.run()
+
+    for spec in direct.graph().tables():
+        rows = sorted(tuple(each.values()) for each in expected.read_table(spec.name))
+        assert rows == sorted(cluster.store.read_table(spec)), f"seed={seed}"
+    assert cluster.store.read_late("sim") == []
+    statistics = cluster.store.statistics("sim")
+    assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
+
+
 class Flushed(df.DoFn):
     """Gathers values, and emits their sum now and then."""
 
