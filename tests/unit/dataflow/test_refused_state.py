@@ -323,3 +323,74 @@ def test_an_output_timestamp_is_within_its_bounds(setting: Any, fact: str, hint:
         run(df.ParDo(SetsAhead()), values=[df.TimestampedValue(("a", setting), 5)])
     assert fact in str(caught.value)
     assert hint in str(caught.value)
+
+
+COUNTS = df.MapStateSpec("counts")
+
+
+class WithMap(df.DoFn):
+    def process(self, element: Any, counts: Any = df.DoFn.StateParam(COUNTS)) -> Any:
+        yield element
+
+
+def test_a_map_in_windows_that_merge_needs_to_say_which_value_stays() -> None:
+    error = refused(WithMap(), df.WindowInto(df.Sessions(60)))
+
+    assert "does not say how its state merges: 'counts'" in error.fact
+    assert "df.MapStateSpec('counts', merge=" in str(error.hint)
+
+
+class HandlesAll(df.DoFn):
+    handles_retractions = True
+
+    def process(self, element: Any, bag: Any = df.DoFn.StateParam(BAG)) -> Any:
+        yield element
+
+
+def test_sessions_that_may_split_again_are_refused() -> None:
+    """Even for code that handles retractions: state that has merged cannot be divided."""
+    error = refused(HandlesAll(), *retracting(), df.WindowInto(df.Sessions(60)))
+
+    assert "keeps state in windows that merge, and its input may be retracted by" in error.fact
+    assert "split again" in str(error.detail)
+
+
+@pytest.mark.parametrize("spec", [df.ReadModifyWriteStateSpec, df.MapStateSpec])
+def test_merge_is_a_function(spec: Any) -> None:
+    with pytest.raises(
+        df.PipelineError, match="needs a function of two values as its merge, not 3"
+    ):
+        spec("name", merge=3)
+
+
+class MergesTwice(df.DoFn):
+    def process(self, element: Any, bag: Any = df.DoFn.StateParam(BAG)) -> Any:
+        yield element
+
+    @df.on_window_merge
+    def one(self) -> None:
+        """Nothing."""
+
+    @df.on_window_merge
+    def other(self) -> None:
+        """Nothing."""
+
+
+class MergesPanes(df.DoFn):
+    def process(self, element: Any, bag: Any = df.DoFn.StateParam(BAG)) -> Any:
+        yield element
+
+    @df.on_window_merge
+    def merged(self, pane: Any = df.DoFn.PaneParam) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (MergesTwice(), "has 2 methods for the merging of windows"),
+        (MergesPanes(), "asks for what an element or a timer has when windows merge"),
+    ],
+)
+def test_a_merge_method_is_one_and_has_no_element(fn: df.DoFn, message: str) -> None:
+    assert message in refused(fn).fact
