@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from runners.core.ground.active_windows import ActiveWindows, Bridged
-from runners.core.stateful import merging_do_fn, stateful_invoker
+from runners.core.stateful import stateful_invoker
 from runners.core.stateful.merging_do_fn import _MergingStep
 from runners.core.stateful.stateful_invoker import StatefulInvoker
 from tests.property.test_merging_state import Event, check_sessions, events
@@ -25,7 +25,7 @@ def state_of_later_windows_is_lost(patch: Patch) -> None:
 
 
 def timers_of_later_windows_are_lost(patch: Patch) -> None:
-    """Those of the earliest fire, and no others."""
+    """The timers of the earliest window fire, and no others."""
     patch.setattr(stateful_invoker, "merge_timers", lambda *_: None)
 
 
@@ -70,8 +70,8 @@ def windows_merge_for_what_fails(patch: Patch) -> None:
     """A dead letter has opened or extended its window."""
     process_merging = StatefulInvoker.process_merging
 
-    def broken(invoker: StatefulInvoker, sources: Any, cell: Any, *args: Any) -> list[Any]:
-        return process_merging(invoker, sources, cell, *args) or []
+    def broken(invoker: StatefulInvoker, *args: Any) -> tuple[list[Any], bool]:
+        return process_merging(invoker, *args)[0], True
 
     patch.setattr(StatefulInvoker, "process_merging", broken)
 
@@ -100,7 +100,7 @@ def windows_that_touch_merge_with_the_first_alone(patch: Patch) -> None:
         for each in bridged(active, windows, arrived):
             yield Bridged(each.merged, each.sources, each.present[:1])
 
-    patch.setattr(merging_do_fn.ActiveWindows, "bridged", broken)
+    patch.setattr(ActiveWindows, "bridged", broken)
 
 
 MUTATIONS: list[Callable[[Patch], None]] = [

@@ -8,12 +8,13 @@ The cell of a key has all of its open windows, and what is below is about the ke
 * A window is open from its first element until it expires, whether it has state or not.
 * Before an element is seen, all timers that are due have fired, and windows that have expired are gone.
 * An element is dropped as late only if its window is expired and merges with none that is open.
-* An element that becomes a dead letter merges nothing.
+* An element that fails, and is a dead letter or a failure that is handled, merges nothing.
 
 What becomes of state and timers says `dataflow.state_merging`; which windows merge, `ActiveWindows`.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -37,11 +38,11 @@ from windowing.window_fn import MergingWindowFn
 class MergingDoFnMachine(StatefulDoFnMachine):
     """The state machine of one stateful DoFn in windows that merge; arguments as for `StatefulDoFnMachine`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        window_fn = self.strategy.window_fn
-        assert isinstance(window_fn, MergingWindowFn)
-        self.active = ActiveWindows(window_fn)
+    @cached_property
+    def active(self) -> ActiveWindows:
+        """Which windows merge."""
+        assert isinstance(self.strategy.window_fn, MergingWindowFn)
+        return ActiveWindows(self.strategy.window_fn)
 
     @property
     def is_merging(self) -> bool:
@@ -72,7 +73,7 @@ class _MergingStep(_Step):
     def __init__(self, machine: MergingDoFnMachine, cells: Cells, clocks: Clocks) -> None:
         super().__init__(machine, cells, clocks)
         #: The holds of the windows of each cell before the step.
-        self._held_us: dict[CellId, dict[Window, int]] = {}
+        self._before_us: dict[CellId, dict[Window, int]] = {}
 
     def take(self, key: Any, window: Window, inputs: Sequence[Input]) -> None:
         """Process elements that were assigned a window in order, or keep them for later.
@@ -113,14 +114,14 @@ class _MergingStep(_Step):
         return self._end_bundle()
 
     def _set_holds(self, cell_id: CellId, cell: Any) -> None:
-        before, after = self._held_us[cell_id], dict(self._machine.holds(cell_id, cell))
+        before, after = self._before_us[cell_id], dict(self._machine.holds(cell_id, cell))
         for window in {**before, **after}:
             if before.get(window) != after.get(window):
                 self._effects.holds[cell_id, window] = after.get(window)
 
     def _begin(self, cell_id: CellId, cell: Any) -> None:
         self._touched[cell_id] = cell
-        self._held_us[cell_id] = dict(self._machine.holds(cell_id, cell))
+        self._before_us[cell_id] = dict(self._machine.holds(cell_id, cell))
         for state in cell.windows.values():
             state.firings = 0
         until_us = self._watermark_us
@@ -191,18 +192,17 @@ class _MergingStep(_Step):
             self._effects.late.append(late)
             return
         sources = [cell.windows[each] for each in sorted(moved)]
-        held_us = [each.hold_us for each in sources] if self._machine.can_hold else []
+        before_us = [each.hold_us for each in sources] if self._machine.can_hold else []
         state = KeyedState(watermark_us=cell.watermark_us)
         call = Call(
             emitted_key(key), window, timestamp_us, self._now_us, pane, sign, cell.watermark_us
         )
-        outputs = self._machine.invoker.process_merging(sources, state, value, call)
-        if outputs is None:
-            return
-        for each in moved:
-            del cell.windows[each]
-        cell.windows[window] = state
-        hold_us = min((each for each in held_us if each is not None), default=None)
+        outputs, has_merged = self._machine.invoker.process_merging(sources, state, value, call)
+        if has_merged:
+            for each in moved:
+                del cell.windows[each]
+            cell.windows[window] = state
+        hold_us = min((each for each in before_us if each is not None), default=None)
         self._emit(outputs, timestamp_us, window, pane, hold_us)
 
     def _home(

@@ -148,7 +148,7 @@ def test_what_cannot_be_had_is_refused_when_it_is_built(fn: Any, message: str) -
     assert message in refused(fn).fact
 
 
-def test_windows_that_merge_are_refused_where_state_does_not_say_how_it_merges() -> None:
+def test_windows_that_merge_are_refused_where_state_has_no_merge_function() -> None:
     """After a grouping they are what they are, and fine."""
     error = refused(Remember(), df.WindowInto(df.Sessions(60)))
     assert "does not say how its state merges: 'value'" in error.fact
@@ -333,7 +333,7 @@ class WithMap(df.DoFn):
         yield element
 
 
-def test_a_map_in_windows_that_merge_needs_to_say_which_value_stays() -> None:
+def test_a_map_in_windows_that_merge_needs_a_merge_function() -> None:
     error = refused(WithMap(), df.WindowInto(df.Sessions(60)))
 
     assert "does not say how its state merges: 'counts'" in error.fact

@@ -7,6 +7,8 @@ import pytest
 
 import dataflow as df
 from dataflow.errors import TransformError
+from dataflow.testing import assert_that, contains_in_any_order
+from runners.direct import DirectRunner
 from tests.stateful_programs import Engine
 from windowing.window import Window
 
@@ -17,6 +19,7 @@ MAP = df.MapStateSpec("map", merge=lambda earlier, later: f"{earlier}{later}")
 ONE = df.ReadModifyWriteStateSpec("one", merge=lambda earlier, later: f"{earlier}{later}")
 FIRST = df.CombiningValueStateSpec("first", min)
 SHORT = df.ReadModifyWriteStateSpec("short", ttl=30, merge=max)
+LEAST = df.ReadModifyWriteStateSpec("least", merge=min)
 END = df.TimerSpec("end", df.TimeDomain.EVENT)
 CLOCK = df.TimerSpec("clock", df.TimeDomain.PROCESSING)
 TAGS = df.TimerFamilySpec("tags", df.TimeDomain.EVENT, holds_watermark=True)
@@ -142,7 +145,7 @@ def test_the_latest_of_the_timers_is_left(early: int, late: int) -> None:
 
 
 @pytest.mark.parametrize(("early", "late"), [(20, 22), (22, 20)])
-def test_the_earliest_output_timestamp_is_held(early: int, late: int) -> None:
+def test_the_earliest_output_timestamp_holds_the_watermark(early: int, late: int) -> None:
     """Whichever timer is left, as the watermark behind has not passed it."""
 
     def timer(at: int, output: int) -> Any:
@@ -189,7 +192,7 @@ def test_a_window_without_state_is_open_until_it_expires() -> None:
 
 @pytest.mark.parametrize("tries", [None, 2])
 def test_what_fails_merges_nothing(tries: int | None) -> None:
-    """As a dead letter; else the step is run again from what was committed."""
+    """It is a dead letter; or the step is run again from what was committed."""
 
     def fail(handles: Any) -> None:
         handles["bag"].add("failed")
@@ -224,10 +227,61 @@ def test_a_merge_function_that_fails_is_named() -> None:
         engine_with(write, other)
 
     assert "the merge function of state 'short' raised TypeError" in str(caught.value)
-    assert "Scripted" in str(caught.value)
+    assert "transform 'stateful'" in str(caught.value)
 
 
-class Told(df.DoFn):
+class Handled(df.DoFn):
+    """Fails on negative numbers, in ``process`` or where windows merge."""
+
+    requires_time_sorted_input = True
+
+    def __init__(self, *, where_merged: bool) -> None:
+        self._where_merged = where_merged
+
+    def process(
+        self,
+        element: tuple[str, int],
+        /,
+        total: Any = df.DoFn.StateParam(FIRST),
+        least: Any = df.DoFn.StateParam(LEAST),
+    ) -> None:
+        total.add(element[1])
+        least.write(element[1] if least.is_empty else min(element[1], least.read()))
+        if element[1] < 0 and not self._where_merged:
+            raise ValueError(element[1])
+
+    @df.on_window_merge
+    def merged(self, at: Any = df.DoFn.TimestampParam) -> None:
+        if self._where_merged and at.timestamp() == 8:
+            raise ValueError(at)
+
+    @df.on_window_expiration
+    def left(
+        self, window: Any = df.DoFn.WindowParam, least: Any = df.DoFn.StateParam(LEAST)
+    ) -> Iterator[Any]:
+        yield window.start_us // US, window.end_us // US, least.read()
+
+
+@pytest.mark.parametrize("where_merged", [False, True])
+def test_a_failure_that_is_handled_merges_nothing(where_merged: bool) -> None:
+    p = df.Pipeline(DirectRunner())
+    values = [("k", 1, 0), ("k", -1, 8), ("k", 2, 16)]
+    good, bad = (
+        p
+        | df.Create([df.TimestampedValue((key, value), at) for key, value, at in values])
+        | df.WindowInto(df.Sessions(10))
+        | df.ParDo(Handled(where_merged=where_merged)).with_exception_handling(
+            exc_class=ValueError, retries=1
+        )
+    )
+    assert_that(good, contains_in_any_order([(0, 10, 1), (16, 26, 2)]))
+    assert_that(
+        bad | df.Map(lambda each: each.element), contains_in_any_order([("k", -1)]), label="bad"
+    )
+    p.run().wait_until_finish()
+
+
+class Noted(df.DoFn):
     """Tells when windows have merged, and sets a timer then."""
 
     requires_time_sorted_input = False
@@ -252,9 +306,9 @@ class Told(df.DoFn):
         yield bag.read()
 
 
-def test_user_code_is_told_of_merges_and_growth_before_the_element() -> None:
+def test_the_method_for_merges_is_called_before_the_element() -> None:
     """Not of the first element of a window, nor of one that leaves its window as it was."""
-    engine = Engine.of(Told(), df.WindowInto(df.Sessions(10)))
+    engine = Engine.of(Noted(), df.WindowInto(df.Sessions(10)))
     for window, value, at in [(LATE, 1, 15), (EARLY, 2, 0), (BRIDGE, 3, 8), (EARLY, 4, 0)]:
         engine.add(("k", window, value, at * US))
     engine.add(("k", Window(20 * US, 30 * US), 5, 20 * US))
@@ -273,7 +327,10 @@ def test_user_code_is_told_of_merges_and_growth_before_the_element() -> None:
     ]
 
 
-class Emits(Told):
+class Emits(df.DoFn):
+    def process(self, element: tuple[str, int], /, bag: Any = df.DoFn.StateParam(BAG)) -> None:
+        bag.add(element[1])
+
     @df.on_window_merge
     def merged(self) -> Any:
         return ["something"]
