@@ -364,8 +364,8 @@ def on_window_merge(callback: CallbackT) -> CallbackT:
     open windows, and when one of them grows by it; not for the first element of a window.  State and timers have
     merged by then, and are those of the new window: here a timer is set anew for its end.  The method may ask for state
     and timers, for KeyParam, WindowParam (the new window), TimestampParam and WatermarkParam; it returns nothing.
-    After a failure it is run again on the same state; the element for which it fails for good becomes a dead letter,
-    and the windows stay as they were.
+    After a failure it is run again on the same state; the element for which it fails for good becomes a dead letter, or
+    a bad element of ``with_exception_handling``, and the windows stay as they were.
     """
     setattr(callback, _MERGE_ATTRIBUTE, True)
     return callback
