@@ -18,11 +18,12 @@ from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, SimulatedCluster
 from tests.backfill_jobs import LocalBackfill, left_behind
 from tests.effort import costly
 from tests.integration.test_differential import Case, build, cases, check
-from tests.simulation.test_stateful_do_fns import build_in_order, never_late
+from tests.simulation.test_stateful_do_fns import build_in_order, build_sessions, never_late
 from tests.simulation.test_worker_crashes import batches
 
 SEEDS = st.integers(0, 2**32)
 SPILLS = st.sampled_from([0, 300, 3_000])
+BUILDS = st.sampled_from([build_in_order, build_sessions])
 US_PER_SECOND = 1_000_000
 
 
@@ -63,12 +64,23 @@ def test_panes_fold_to_the_oracles_answer(
 
 
 @costly()
-@given(script=batches, until=st.none() | st.integers(-1, 600), seed=SEEDS, crashes=st.booleans())
+@given(
+    build_states=BUILDS,
+    script=batches,
+    until=st.none() | st.integers(-1, 600),
+    seed=SEEDS,
+    crashes=st.booleans(),
+)
 def test_state_and_timers_in_time_order_are_carried_over(
-    script: list[list[tuple[int, int]]], until: int | None, seed: int, *, crashes: bool
+    build_states: Any,
+    script: list[list[tuple[int, int]]],
+    until: int | None,
+    seed: int,
+    *,
+    crashes: bool,
 ) -> None:
     direct = df.Pipeline(DirectRunner())
-    build_in_order(direct, never_late(script))
+    build_states(direct, never_late(script))
     expected = direct.run()
     until_us = None if until is None else until * US_PER_SECOND
     store = loaded_then_run(direct.graph(), seed, until_us, crashes=crashes)
@@ -105,12 +117,22 @@ def test_panes_and_what_is_left_do_not_depend_on_memory(
 
 
 @costly()
-@given(script=batches, until=st.none() | st.integers(-1, 600), seed=SEEDS, spill_bytes=SPILLS)
+@given(
+    build_states=BUILDS,
+    script=batches,
+    until=st.none() | st.integers(-1, 600),
+    seed=SEEDS,
+    spill_bytes=SPILLS,
+)
 def test_states_and_timers_do_not_depend_on_memory(
-    script: list[list[tuple[int, int]]], until: int | None, seed: int, spill_bytes: int
+    build_states: Any,
+    script: list[list[tuple[int, int]]],
+    until: int | None,
+    seed: int,
+    spill_bytes: int,
 ) -> None:
     pipeline = df.Pipeline(DirectRunner())
-    build_in_order(pipeline, never_late(script))
+    build_states(pipeline, never_late(script))
     until_us = None if until is None else until * US_PER_SECOND
 
     check_memory_is_no_matter(pipeline.graph(), seed, until_us, spill_bytes)
