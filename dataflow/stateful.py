@@ -223,15 +223,22 @@ def check_merging(
         if isinstance(spec, ReadModifyWriteStateSpec | MapStateSpec) and spec.merge is None
     ]
     if unmerged:
-        first = unmerged[0]
         raise PipelineError(
-            f"{what} keeps state in windows that merge, and does not say how its state merges: "
+            f"{what} keeps state in windows that may merge, and does not say how its state merges: "
             f"{', '.join(repr(spec.name) for spec in unmerged)}",
-            detail=f"the windows are {window_fn!r}; {type(fn).__name__} has {first!r}",
-            hint=f"say what becomes of two values: df.{type(first).__name__}({first.name!r}, merge=max), or use "
-            "df.CombiningValueStateSpec, which merges by itself; or group first: after df.GroupByKey() windows stay as "
-            "they are",
+            detail=f"the windows are {window_fn!r}; {type(fn).__name__} has {unmerged[0]!r}",
+            hint=_how_to_merge(fn, unmerged[0]),
         )
+
+
+def _how_to_merge(fn: DoFn, spec: StateSpec) -> str:
+    group_first = "group first: after df.GroupByKey() windows stay as they are"
+    if type(fn).__module__.startswith(f"{__package__}."):
+        return group_first  # a transform of the SDK is not its user's to change
+    return (
+        f"say what becomes of two values: df.{type(spec).__name__}({spec.name!r}, merge=max), or use "
+        f"df.CombiningValueStateSpec, which merges by itself; or {group_first}"
+    )
 
 
 def is_asking_for_state(call: Callable[..., Any]) -> bool:

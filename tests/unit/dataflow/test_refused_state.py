@@ -154,6 +154,8 @@ def test_windows_that_merge_are_refused_where_state_has_no_merge_function() -> N
     assert "does not say how its state merges: 'value'" in error.fact
     assert "Sessions" in str(error.detail)
     assert "ReadModifyWriteStateSpec('value', merge=" in str(error.hint)
+    of_the_sdk = refused(df.GroupIntoBatches(2), df.WindowInto(df.Sessions(60)))
+    assert of_the_sdk.hint == "group first: after df.GroupByKey() windows stay as they are"
 
     seen = run(
         df.WindowInto(df.Sessions(60)),
