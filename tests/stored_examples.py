@@ -87,13 +87,16 @@ from runners.stored.metrics import decode_metrics, encode_metrics
 from runners.stored.partials import decode_partials, encode_partials
 from runners.stored.places import (
     ReadSoFar,
+    RetractionMark,
     SplitMark,
     decode_position,
     decode_read_so_far,
+    decode_retraction_mark,
     decode_split,
     decode_split_mark,
     encode_position,
     encode_read_so_far,
+    encode_retraction_mark,
     encode_split,
     encode_split_mark,
 )
@@ -565,6 +568,11 @@ EXAMPLES: dict[str, Example] = {
     ),
     "batch mark with letters alone": _example(
         attrs.evolve(SO_FAR, sent=None, letters=5), encode_read_so_far, decode_read_so_far
+    ),
+    "retraction mark": _example(
+        RetractionMark(version=3, next_hash=(1 << 64) - 1),
+        encode_retraction_mark,
+        lambda blob: decode_retraction_mark(blob, 3),
     ),
     "backfill mark": _example(MARK, encode_split_mark, decode_split_mark),
     "backfill mark with letters": _example(

@@ -1,7 +1,6 @@
 """The command ``dataflow run``: a pipeline of the user's, with the runner and the options of the command line."""
 
 import argparse
-from collections.abc import Mapping
 from typing import Any
 
 from dataflow.errors import DataflowError, PipelineError
@@ -26,15 +25,20 @@ def run(asked: argparse.Namespace) -> None:
         # Imported here: a run in memory starts without Spark.
         from runners.streaming import Update  # noqa: PLC0415 - as above
 
-        options["update"] = Update(renamed=renamed, allow_loss=asked.allow_loss)
-    elif asked.allow_loss or (renamed and not asked.plan):
+        options["update"] = Update(
+            renamed=renamed,
+            allow_loss=asked.allow_loss,
+            retract_removed=asked.retract_removed,
+            former=_former(asked.former),
+        )
+    elif asked.allow_loss or ((renamed or asked.retract_removed) and not asked.plan):
         raise PipelineError(
-            "--allow-loss and --renamed are about an update, and none was asked for",
+            "--allow-loss, --renamed and --retract-removed are about an update, and none was asked for",
             hint="give --update too; --plan shows what it would do",
         )
     pipeline = _pipeline(asked.pipeline, options)
     if asked.plan:
-        _print_plan(pipeline, renamed)
+        _print_plan(pipeline, asked)
         return
     result = pipeline.run()
     state = result.wait_until_finish()
@@ -42,7 +46,12 @@ def run(asked: argparse.Namespace) -> None:
     print_line(f"{f'job {job}' if job else asked.pipeline}: {state.value}")
 
 
-def _print_plan(pipeline: Pipeline, renamed: Mapping[str, str]) -> None:
+def _former(named: str | None) -> Pipeline | None:
+    """The pipeline that the job has run so far, which is not run here."""
+    return None if named is None else _pipeline(named, {"runner": "direct"})
+
+
+def _print_plan(pipeline: Pipeline, asked: argparse.Namespace) -> None:
     """Print what an update of the job to the pipeline would do."""
     runner: Any = pipeline.runner
     if not hasattr(runner, "plan_update"):
@@ -50,7 +59,12 @@ def _print_plan(pipeline: Pipeline, renamed: Mapping[str, str]) -> None:
             f"{type(runner).__name__} has no jobs that can be updated",
             hint="give --runner streaming",
         )
-    plan = runner.plan_update(pipeline, renamed=renamed)
+    plan = runner.plan_update(
+        pipeline,
+        renamed=dict(asked.renamed),
+        retract_removed=asked.retract_removed,
+        former=_former(asked.former),
+    )
     print(plan or f"job {runner.job!r} is not there, or runs this pipeline already")
 
 
@@ -126,6 +140,16 @@ def add_command(verbs: Any) -> None:
         type=_renaming,
         default=[],
         help="a transform with another label; can be repeated",
+    )
+    updates.add_argument(
+        "--retract-removed",
+        action="store_true",
+        help="retract what removed transforms have emitted: delete their rows, and retract what was counted",
+    )
+    updates.add_argument(
+        "--former",
+        metavar="MODULE:PIPELINE",
+        help="the pipeline that the job has run so far, which --retract-removed needs",
     )
     parser.set_defaults(do=run, needs_store=False)
 

@@ -3,7 +3,7 @@
 In this order: the sources, the shape of the plan, that it can be pickled, the store, the job's name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -79,6 +79,8 @@ class PreparedJob:
     Attributes:
         dsn: may contain a password, so it is not shown.
         incarnation: the incarnation of the store when the job was read from it (`Store.incarnation`).
+        next: the pipeline that the job is on its way to, and how, when the plan is of a version that retracts; None of
+            any other.
     """
 
     plan: ExecutionPlan
@@ -87,6 +89,7 @@ class PreparedJob:
     job: JobRow
     options: JobOptions = attrs.field(repr=False)
     incarnation: str
+    next: tuple[PipelineGraph, Update] | None = attrs.field(default=None, repr=False)
 
     @property
     def result(self) -> StoreResult:
@@ -179,39 +182,41 @@ def prepare(
         found = store.read_job(options.job)
         if found is not None:
             look(found)
-        job = open_version(store, spec, execution, update, print_line)
+        opened = open_version(store, spec, execution, update, print_line)
+    job, is_next = opened.job, opened.plan is execution
+    if not is_next:
+        shipped = ShippedPlan.of(opened.plan, options.log_level)
     if job.is_finished:
         print_line(
             f"job {options.job!r} is finished; nothing was done "
             "(fresh=True, or --fresh, forgets it and runs it again)"
         )
     return PreparedJob(
-        plan=execution,
+        plan=opened.plan,
         shipped=shipped,
         dsn=dsn,
         job=job,
         options=options,
         incarnation=incarnation,
+        next=None if is_next or update is None else (graph, update),
     )
 
 
-def planned_update(
-    graph: PipelineGraph, options: JobOptions, renamed: Mapping[str, str]
-) -> UpdatePlan | None:
+def planned_update(graph: PipelineGraph, options: JobOptions, update: Update) -> UpdatePlan | None:
     """What an update of the job to the pipeline would do; None if the job does not exist or runs this pipeline.
 
     Args:
         graph: of the new pipeline.
         options: of the job.
-        renamed: new names of computations by their old ones.
+        update: new names of computations by their old ones, and whether anything is retracted.
 
     Raises:
-        PipelineError, UpdateRefusedError: as `plan_update`.
+        PipelineError, UpdateRefusedError: as `plan_version`.
         StoreError: there is no suitable store.
     """
     execution = plan(graph)
     with closing(open_store(store_dsn(options.store))) as store:
-        return plan_version(store, _spec(execution, options), execution, renamed)
+        return plan_version(store, _spec(execution, options), execution, update)
 
 
 def _spec(execution: ExecutionPlan, options: JobOptions) -> JobSpec:

@@ -1,4 +1,4 @@
-"""The progress of ranges as bytes: splits of sources, positions in them, and marks of a batch and of a backfill."""
+"""The progress of ranges as bytes: splits of sources, positions in them, and marks of what goes over ranges once."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from runners.stored.framing import frame, kind_of, unframed
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 SPLIT, POSITION, BATCH_MARK, BACKFILL_MARK = "split", "position", "batch mark", "backfill mark"
+RETRACTION_MARK = "retraction mark"
 #: Stands in place of a target where records become dead letters.
 _LETTERS = -1
 #: Less the first target of a grouping: stands in place of a target for the packings of what is sent to that grouping.
@@ -68,6 +69,21 @@ class SplitMark:
     sent: Mapping[int, int] | None = None
     letters: int | None = 0
     packings: Mapping[int, Sequence[int]] = MappingProxyType({})
+
+
+@attrs.frozen(kw_only=True)
+class RetractionMark:
+    """How far a key range has retracted its standing panes (ADR 0066).
+
+    Attributes:
+        version: of the job that retracts.
+        next_hash: of the keys that are not retracted yet, the first hash; 0 before the beginning, and at the end.
+        is_end: whether all of them are.
+    """
+
+    version: int
+    next_hash: int = 0
+    is_end: bool = False
 
 
 def encode_split(split: Any) -> bytes:
@@ -167,6 +183,28 @@ def decode_split_mark(blob: bytes) -> SplitMark | None:
         packings=packings,
         **plain,
     )
+
+
+def encode_retraction_mark(mark: RetractionMark) -> bytes:
+    """The mark of a key range as bytes, stored as its position."""
+    return frame(RETRACTION_MARK, mark.version, mark.next_hash, mark.is_end)
+
+
+def decode_retraction_mark(blob: bytes | None, version: int) -> RetractionMark:
+    """The mark of a key range; the first one where its position is another thing, or of another version.
+
+    Args:
+        blob: the position; None: there is none.
+        version: of the job that retracts now.
+
+    Raises:
+        StoredFormatError: it is of a format that is not read.
+    """
+    if blob is not None and kind_of(blob) == RETRACTION_MARK:
+        marked, next_hash, is_end = unframed(RETRACTION_MARK, blob)
+        if marked == version:
+            return RetractionMark(version=version, next_hash=next_hash, is_end=is_end)
+    return RetractionMark(version=version)
 
 
 def _digests(mark: ReadSoFar | SplitMark) -> list[tuple[int, int]] | None:

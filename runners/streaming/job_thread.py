@@ -106,6 +106,9 @@ class StreamingJob:
         self._clock = SystemClock()
         self._cancelled, self._pausing = threading.Event(), threading.Event()
         self._switches: SimpleQueue[Switch] = SimpleQueue()
+        #: The one that is being carried out, and how often the job has come to rest before the end of it.
+        self._switch: Switch | None = None
+        self._retractions = 0
         self._is_over = False
         self._state = PipelineState.CANCELLED
         self._failure: BaseException | None = None
@@ -172,24 +175,29 @@ class StreamingJob:
         *,
         renamed: Mapping[str, str] = MappingProxyType({}),
         allow_loss: Collection[str] = (),
+        retract_removed: bool = False,
     ) -> None:
         """Go over to a new version of the pipeline, after printing what that keeps and loses; pauses for it.
 
         Returns when the new version is about to run, in this driver.  If the update is refused the old one goes on.
+        If the driver dies while something is retracted, run the new pipeline with
+        ``update=Update(retract_removed=True, former=...)``, which goes on from there.
 
         Args:
             pipeline: the new version.
             renamed: transforms that are called otherwise now: old label to new label.
-            allow_loss: labels of transforms whose state, positions and records on their way may be lost.
+            allow_loss: labels of transforms whose state, positions and records on their way may be lost; see `Update`.
+            retract_removed: whether what removed and changed transforms have emitted is retracted.
 
         Raises:
             PipelineError: the pipeline cannot be run, or a name is not there.
-            UpdateRefusedError: something else would be lost, or the job is over.
+            UpdateRefusedError: something else would be lost, or cannot be retracted, or the job is over.
             StoreError: the store refuses.
         """
         graph = pipeline.graph()
         check_guarantees(plan(graph), self._options.guarantees)
-        switch = Switch(graph, Update(renamed=renamed, allow_loss=allow_loss))
+        update = Update(renamed=renamed, allow_loss=allow_loss, retract_removed=retract_removed)
+        switch = Switch(graph, update)
         self._switches.put(switch)
         while not switch.is_decided.wait(0.2):
             if not self._thread.is_alive():
@@ -255,17 +263,53 @@ class StreamingJob:
     def _run(self) -> None:
         try:
             self._supervise_again_and_again()
-            while not (self._is_over or self._switches.empty()):
-                self._prepared = self._switches.get().carried_out(self._prepared)
+            while not self._is_over and self._goes_over():
                 self._statistics = None
                 self._supervise_again_and_again()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._failure = error
+            if self._switch is not None:
+                self._switch.fail(error)
+                self._switch = None
         finally:
             self._keeper.release()
             self._refuse_switches()
 
+    def _goes_over(self) -> bool:
+        """Go over to the next version, if there is one; returns whether there is."""
+        if self._prepared.next is not None:
+            if self._pausing.is_set():
+                return False
+            self._go_on()
+        elif self._switches.empty():
+            return False
+        else:
+            self._switch = self._switches.get()
+            self._prepared = self._switch.carried_out(self._prepared)
+        if self._prepared.next is None:
+            self._switch = None
+        return True
+
+    def _go_on(self) -> None:
+        """Go over from a version that has come to rest to the one that it is on its way to."""
+        assert self._prepared.next is not None
+        for_the_last = self._retractions >= _FRUITLESS_RUNS_MAX
+        self._prepared = self._prepared.updated(*self._prepared.next)
+        if self._prepared.next is None:
+            self._retractions = 0
+            if self._switch is not None:
+                self._switch.is_decided.set()
+        elif for_the_last:
+            raise JobFailedError(
+                f"job {self._prepared.job.job!r} does not come to the end of what it is to retract",
+                hint="run the new pipeline again with the same update, which goes on from there",
+            )
+        else:
+            self._retractions += 1
+
     def _refuse_switches(self) -> None:
+        if self._switch is not None:
+            self._switch.refuse(self._prepared.job.job)
         with suppress(Empty):
             while True:
                 self._switches.get_nowait().refuse(self._prepared.job.job)
@@ -368,9 +412,14 @@ class StreamingJob:
         It stays done: while its workers are stopped another may register, to which the master gives ranges once more.
         """
         fruitless, records_before, counted_ms = 0, 0, 0
-        balancer = Balancer(master, self._workers, self._clock) if self._balance else None
+        is_retracting = self._prepared.next is not None
+        is_balanced = self._balance and not is_retracting
+        balancer = Balancer(master, self._workers, self._clock) if is_balanced else None
         while not (
-            master.is_done or desk.is_cancelled or self._cancelled.is_set() or master.is_paused
+            (master.is_done and not is_retracting)
+            or desk.is_cancelled
+            or self._cancelled.is_set()
+            or master.is_paused
         ):
             master.is_pausing = self._pausing.is_set() or not self._switches.empty()
             self._keeper.check()
@@ -405,7 +454,7 @@ class StreamingJob:
                     hint="the detail says why; running the job again continues it",
                 )
             spark_job.start()
-        return master.is_done
+        return master.is_done and not is_retracting
 
     def _stop(self, master: Master, spark_job: "_SparkJob") -> None:
         master.stop()

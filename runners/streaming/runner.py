@@ -184,22 +184,30 @@ class StreamingRunner:
             return started
 
     def plan_update(
-        self, pipeline: Pipeline, *, renamed: Mapping[str, str] = MappingProxyType({})
+        self,
+        pipeline: Pipeline,
+        *,
+        renamed: Mapping[str, str] = MappingProxyType({}),
+        retract_removed: bool = False,
+        former: Pipeline | None = None,
     ) -> UpdatePlan | None:
-        """What running the pipeline with ``update=Update(renamed=...)`` would do; nothing is changed.
+        """What running the pipeline with an `Update` would do; nothing is changed.
 
         ``str`` of it is a table for people.  None if there is no such job, or it runs this pipeline already.
 
         Args:
             pipeline: the new version.
             renamed: new names of computations by their old ones.
+            retract_removed: see `Update`; what would be retracted is part of the plan.
+            former: the pipeline that the job has run so far; None: nothing is to be retracted.
 
         Raises:
             PipelineError: ``renamed`` has a name that is not there.
-            UpdateRefusedError: the job is finished.
+            UpdateRefusedError: the job is finished, or ``former`` is missing or is not its pipeline.
             StoreError: there is no suitable store.
         """
-        return planned_update(pipeline.graph(), self._stream.job, renamed)
+        update = Update(renamed=renamed, retract_removed=retract_removed, former=former)
+        return planned_update(pipeline.graph(), self._stream.job, update)
 
 
 def _limit_us(skew_limit: DurationLike) -> int:

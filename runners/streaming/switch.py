@@ -2,6 +2,8 @@
 
 import threading
 
+import attrs
+
 from dataflow.graph import PipelineGraph
 from runners.errors import UpdateRefusedError
 from runners.millwheel.versions.job_versions import Update
@@ -22,16 +24,27 @@ class Switch:
         self.error: BaseException | None = None
 
     def carried_out(self, prepared: PreparedJob) -> PreparedJob:
-        """The new version, ready to run; the old one, if it was refused.
+        """The new version, ready to run, or one that retracts first; the old one, if it was refused.
 
         Never raises: the error is kept for the caller.
         """
         try:
-            prepared = prepared.updated(self._graph, self._update)
+            prepared = prepared.updated(self._graph, self._former_known(prepared))
         except Exception as error:  # noqa: BLE001 - raised again in the thread of who asked
             self.error = error
-        self.is_decided.set()
+        if prepared.next is None:
+            self.is_decided.set()
         return prepared
+
+    def _former_known(self, prepared: PreparedJob) -> Update:
+        if not self._update.retract_removed:
+            return self._update
+        return attrs.evolve(self._update, former=prepared.plan.graph)
+
+    def fail(self, error: BaseException) -> None:
+        """Give the caller the error that has ended the job on its way to the new version."""
+        self.error = error
+        self.is_decided.set()
 
     def refuse(self, job: str) -> None:
         """Refuse the update: the job has come to its end before."""

@@ -122,10 +122,12 @@ from tests.conformance.broken_adapters.sizing import (
     WritesTheFirstPortion,
 )
 from tests.conformance.broken_adapters.updating import (
+    EmptiesTablesOfOthers,
     GivesRangesToOldVersions,
     KeepsCellsByName,
     KeepsChannelsOfTheGone,
     LeavesOwnersTheirTokens,
+    LeavesRowsOfTheGone,
     UpdatesWhateverThereIs,
 )
 from tests.conformance.broken_adapters.upgrading import (
@@ -204,6 +206,8 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (LeavesOwnersTheirTokens, "update_fences_everybody"),
         (WritesManyRowsByTheWay, "many_rows"),
         (UpdatesWhateverThereIs, "update_is_idempotent_and_exact"),
+        (LeavesRowsOfTheGone, "update_empties_tables"),
+        (EmptiesTablesOfOthers, "update_empties_tables"),
         (LeavesOlderCodeItsRanges, "newer_code_goes_on_and_older_code_gets_nothing"),
         (LeavesTheFormatAsItWas, "newer_code_goes_on_and_older_code_gets_nothing"),
         (ReadsWhateverThereIs, "a_format_that_is_not_read_is_refused"),

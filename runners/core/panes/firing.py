@@ -117,6 +117,23 @@ class Panes:
             state.emitted = (emitted,)
             state.firings += 1
 
+    def retract_standing(self, key: Any, state: WindowState, effects: Effects) -> None:
+        """Retract what was emitted and not retracted; the window stays as it is, and may retract it once more.
+
+        Args:
+            key: of the window.
+            state: of the window; not changed.
+            effects: receives what is retracted.
+        """
+        for each in state.emitted:
+            # What code has returned for it is kept for those that are still to retract it.
+            remembered = {label: [*found] for label, found in (each.remembered or {}).items()}
+            emitted = attrs.evolve(each, remembered=remembered or None)
+            if self._accumulation.emits_changes:
+                _emit_part(effects, key, self._accumulation.result(each.value), emitted, -1)
+            else:
+                effects.emit_retractable(emitted, -1)
+
     def hold_us(self, window: Window, state: WindowState) -> int | None:
         """The hold of a window on the watermark behind the grouping, in microseconds; None: no hold.
 

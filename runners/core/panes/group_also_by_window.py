@@ -134,6 +134,24 @@ class GroupAlsoByWindow:
             self._life.fire_if_due(cells, cell_id, window, state, effects, clocks)
         return effects
 
+    def retract_standing(
+        self, cells: MutableMapping[CellId, Cell], retracted: Iterable[CellId]
+    ) -> Effects:
+        """Retract the standing panes of some cells, which stay as they are.
+
+        Args:
+            cells: of the grouping; not changed.
+            retracted: the cells whose panes are retracted; those that are not there have none.
+        """
+        effects = Effects()
+        for cell_id in retracted:
+            cell = cells.get(cell_id)
+            states = cell.values() if isinstance(cell, dict) else [cell]
+            for state in states:
+                if state is not None:
+                    self._life.retract_standing(cell_id[0], state, effects)
+        return effects
+
     def _add_plain(
         self,
         cells: MutableMapping[CellId, Cell],

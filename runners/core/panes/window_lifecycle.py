@@ -81,6 +81,10 @@ class WindowLifecycle:
         is_last = self._strategy.expiry_us(window) <= clocks.watermark_us
         self._panes.fire(key, window, state, effects, clocks, is_last=is_last)
 
+    def retract_standing(self, key: Any, state: WindowState, effects: Effects) -> None:
+        """Retract what a window has emitted; see `Panes.retract_standing`."""
+        self._panes.retract_standing(key, state, effects)
+
     def fire_if_due(
         self,
         cells: MutableMapping[CellId, Cell],

@@ -37,6 +37,7 @@ from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
 from runners.core.stages.entries import Noted
 from runners.core.stages.percentile_watermark import percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
+from runners.core.stages.retirement import divided
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from runners.core.stateful.merging_do_fn import MergingDoFnMachine
@@ -93,6 +94,15 @@ class GroupingStage:
         self._trigger = trigger_of(plan.graph, stage.root)
         self._percentile = percentile_of(plan.graph, stage.root)
         self.executor = StageExecutor(plan, stage, tries=tries)
+        #: Runs what is retired of the stage; None where nothing is.
+        self._retired: StageExecutor | None = None
+        if plan.retirement is not None:
+            edges, ends = plan.retirement.edges, plan.retirement.ends
+            parts = divided(plan.graph, stage, edges, ends)
+            both = attrs.evolve(plan, graph=parts.graph)
+            self.executor = StageExecutor(both, parts.going_on, tries=tries)
+            if parts.retired is not None and isinstance(self.machine, GroupAlsoByWindow):
+                self._retired = StageExecutor(both, parts.retired, tries=tries)
         self._trial: Trial | None = None
         self._tries = tries
         self._where = str(stage.root)
@@ -101,16 +111,20 @@ class GroupingStage:
     def try_first(self, trial: Trial | None) -> None:
         """Run user code on trial before it is run; None: run it at once."""
         self._trial = self.executor.trial = trial
+        if self._retired is not None:
+            self._retired.trial = trial
 
     def setup(self) -> None:
         """Call the setup of the user's code on this worker."""
         if isinstance(self.machine, StatefulDoFnMachine):
             self.machine.setup()
-        self.executor.setup()
+        for each in self._executors():
+            each.setup()
 
     def teardown(self) -> None:
         """Call the teardown of the user's code, in the opposite order."""
-        self.executor.teardown()
+        for each in self._executors():
+            each.teardown()
         if isinstance(self.machine, StatefulDoFnMachine):
             self.machine.teardown()
 
@@ -194,6 +208,33 @@ class GroupingStage:
         with self._naming_failures(), RunningAs(self.root.label):
             effects = on_signal(self._trigger, fire_if_due, cells, listening, name, clocks)
         return self._followed(effects, clocks)
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether the standing panes of its windows are to be retracted, by what is retired of the stage."""
+        return self._retired is not None
+
+    def retract_standing(
+        self,
+        cells: MutableMapping[CellId, Cell],
+        retracted: Iterable[CellId],
+        clocks: StageClocks,
+    ) -> Step:
+        """Retract the standing panes of some cells over the retired edges; cells stay as they are.
+
+        Args:
+            cells: of the grouping; not changed.
+            retracted: the cells whose panes are retracted.
+            clocks: the clocks.
+        """
+        assert self._retired is not None
+        assert isinstance(self.machine, GroupAlsoByWindow)
+        with self._naming_failures(), RunningAs(self.root.label):
+            effects = self.machine.retract_standing(cells, retracted)
+        return Step(outputs=self._retired.process(effects.bundle(), clocks))
+
+    def _executors(self) -> list[StageExecutor]:
+        return [each for each in (self.executor, self._retired) if each is not None]
 
     def tried(self, act: Callable[[], T]) -> T:
         """Run code that merges or fires, on trial first: all of it, and if the trial fails, each element by itself.

@@ -8,6 +8,7 @@ is part of every stage that reaches it.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import attrs
 
@@ -47,12 +48,46 @@ class Stage:
         return operation
 
 
+class Edge(NamedTuple):
+    """A collection on its way from the transform that makes it to one that reads it.
+
+    Attributes:
+        sender: the label of the first.
+        tag: which of its outputs it is.
+        receiver: the label of the second.
+    """
+
+    sender: str
+    tag: str
+    receiver: str
+
+
+@attrs.frozen(kw_only=True)
+class Retirement:
+    """The edges over which nothing is emitted any more, and what was is retracted (ADR 0066).
+
+    Attributes:
+        edges: those edges.
+        ends: the labels of the groupings and tables from which it is retracted; what others have had goes otherwise.
+        version: the version of the job that retracts; how far it has come means nothing to another one.
+    """
+
+    edges: frozenset[Edge]
+    ends: frozenset[str]
+    version: int
+
+
 @attrs.frozen(kw_only=True)
 class ExecutionPlan:
-    """The stages by name, in an order in which senders come before receivers."""
+    """The stages by name, in an order in which senders come before receivers.
+
+    Attributes:
+        retirement: of a version of a job on its way to another pipeline; None of any other.
+    """
 
     graph: PipelineGraph
     stages: Mapping[str, Stage]
+    retirement: Retirement | None = None
 
     def senders(self, name: str) -> tuple[str, ...]:
         """The names of the stages that send to a grouping."""

@@ -14,7 +14,7 @@ from runners.core.ground.clock import Clock
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import LostCommitsError
-from runners.millwheel.control.shapes import MergeKeys, Shapes, SplitKeys
+from runners.millwheel.control.shapes import MergeKeys, ShapeError, Shapes, SplitKeys
 from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.deaths import Deaths
 from runners.millwheel.master.merges import Merges
@@ -103,6 +103,8 @@ class Master:
         marks = {range_id: row.signal_mark for range_id, row in rows.items()}
         self._signals = SignalBoard(plan, ranges, marks)
         self._has_reports = self._is_draining = self.is_pausing = False
+        #: Whether the job is on its way to another pipeline; then nothing is read.
+        self._is_retracting = plan.retirement is not None
         #: Whether a range has changed its owner, and workers have not been sent the new routes.
         self._has_moved = False
         #: The counts of workers that are gone.
@@ -140,7 +142,7 @@ class Master:
                 **self._news(),
                 slowest_source_us=self._authority.slowest_source_us(),
                 is_draining=self._is_draining,
-                is_pausing=self.is_pausing,
+                is_pausing=self.is_pausing or self._is_retracting,
             )
             self._send_all(news, self._with_lease())
 
@@ -228,6 +230,7 @@ class Master:
         Raises:
             ShapeError: there is no such range, or it is changing its owner or its keys.
         """
+        self._check_may_reshape()
         asked = self._shapes.split(range_id, at, self.is_stable)
         # The new range counts for watermarks before it exists, so that its hold is in place when it does.
         self._adopt(asked.born, range_id)
@@ -244,9 +247,17 @@ class Master:
         Raises:
             ShapeError: there are no such ranges, or they are no neighbours, or are changing their owner or keys.
         """
+        self._check_may_reshape()
         self._shapes.check_merge(range_id, gone, self.is_stable)
         self._merges.want(range_id, gone)
         self.move([gone], self._assignment.slot_of(range_id))
+
+    def _check_may_reshape(self) -> None:
+        if self._is_retracting:
+            # A new range would not know how far its keys have been retracted.
+            raise ShapeError(
+                "the job retracts what removed transforms have emitted, and its ranges stay as they are meanwhile"
+            )
 
     def drain(self) -> None:
         """Have sources end where they are, so that every window fires, and the job is done.

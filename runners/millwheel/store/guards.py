@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import attrs
 
+from dataflow.table import TableSpec
 from runners.core.panes.signal_delivery import unknown_signal
 from runners.errors import (
     JobMismatchError,
@@ -484,6 +485,26 @@ def check_can_start_over(job: str, tables: Iterable[ResultTable]) -> None:
             detail=f"{why}; it is not known which of its rows are the job's, and the job would write them once more",
             hint="empty the table first, or write to another one; dataflow forget forgets the job and leaves the rows",
         )
+
+
+def check_own(job: str, emptied: Iterable[TableSpec], own: Collection[str]) -> None:
+    """Refuse an update that would delete rows of others.
+
+    Args:
+        job: its name.
+        emptied: the tables that the update empties.
+        own: the names of those that are the job's own.
+
+    Raises:
+        StoreError: one is not.
+    """
+    for table in emptied:
+        if table.name not in own:
+            raise StoreError(
+                f"table {table.name} is not job {job}'s own any more, and cannot be emptied",
+                detail="when its update was planned no other job wrote to it, and it was there",
+                hint="plan it again",
+            )
 
 
 def unknown_job(job: str) -> StoreError:

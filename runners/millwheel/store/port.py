@@ -167,12 +167,15 @@ class JobUpdate:
         kept: computations that keep their ranges and all their state: by the old name, the new one.
         version: of the job that is to be updated.
         counts: how much state it had when this was decided.
+        emptied: own tables of the job (`Store.own_tables`) all of whose rows go; those that the specification does not
+            have go with them.
     """
 
     spec: JobSpec
     kept: Mapping[str, str]
     version: int
     counts: StateCounts
+    emptied: Sequence[TableSpec] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -330,10 +333,11 @@ class Store(Protocol):
 
         The owners of its ranges are fenced from then on, and workers of the former version can `acquire` none.
         Computations that are not kept lose everything that is theirs, and what is on its way from and to them.
-        Result tables that are not written any more stay as they are.
+        Result tables that are not written any more stay as they are, but for those that are to be emptied.
 
         Raises:
-            StoreError: there is no such job, it has another version, or it does not have what it had (`StateCounts`).
+            StoreError: there is no such job, it has another version, or it does not have what it had (`StateCounts`);
+                or a table that is to be emptied is not its own.
             JobMismatchError: the job has another mode.
             StoredFormatError: it is in a format that the spec does not read.
             TableMismatchError, TableOwnedError, TableMissingError: as in `open_job`.
@@ -350,6 +354,17 @@ class Store(Protocol):
 
     def result_tables(self, job: str) -> Sequence[ResultTable]:
         """The tables that a job writes to, by name; none of an unknown job."""
+
+    def own_tables(self, job: str, tables: Sequence[TableSpec]) -> Mapping[str, int]:
+        """Count the rows of those tables that the job has created, and that no other job writes to.
+
+        Args:
+            job: its name.
+            tables: as a pipeline describes them; one that is not there is not the job's.
+
+        Returns:
+            The number of rows, by the name that the pipeline gives the table.
+        """
 
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""

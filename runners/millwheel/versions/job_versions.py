@@ -5,10 +5,20 @@ from collections.abc import Callable, Collection, Mapping
 import attrs
 
 from dataflow.errors import DataflowError
+from dataflow.graph import PipelineGraph
+from dataflow.pipeline import Pipeline
+from runners.core.panes.signal_delivery import signals_of
 from runners.core.stages.plan import ExecutionPlan
-from runners.errors import JobMismatchError
-from runners.millwheel.store.port import JobRow, JobSpec, Store
+from runners.core.stages.plan import plan as plan_of
+from runners.errors import JobMismatchError, UpdateRefusedError
+from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, Store
+from runners.millwheel.versions.retraction import Former, Retraction, is_retracting
+from runners.millwheel.versions.state_shape import state_shapes
 from runners.millwheel.versions.update import UpdatePlan, plan_update
+
+
+def _graph_of(former: Pipeline | PipelineGraph | None) -> PipelineGraph | None:
+    return former.graph() if isinstance(former, Pipeline) else former
 
 
 @attrs.frozen(kw_only=True)
@@ -17,11 +27,30 @@ class Update:
 
     Attributes:
         renamed: transforms that have another name now: old label to new label.
-        allow_loss: labels of transforms whose state, positions and records on their way may be lost.
+        allow_loss: labels of transforms whose state, positions and records on their way may be lost; with
+            ``retract_removed`` also of those that have emitted what cannot be retracted, and may stay.
+        retract_removed: whether what removed and changed transforms have emitted is retracted: rows are deleted, and
+            groupings that stay no longer count it.
+        former: the pipeline that the job has run so far, which retracts it; `StreamingJob.update` has it.
     """
 
     renamed: Mapping[str, str] = attrs.field(factory=dict)
     allow_loss: Collection[str] = ()
+    retract_removed: bool = False
+    former: PipelineGraph | None = attrs.field(default=None, converter=_graph_of, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class OpenedJob:
+    """A job, ready to run.
+
+    Attributes:
+        job: as the store has it.
+        plan: of what is to be run: the pipeline; or, on the way to it, the former one, which retracts.
+    """
+
+    job: JobRow
+    plan: ExecutionPlan
 
 
 def is_other_version(stored: JobRow, spec: JobSpec) -> bool:
@@ -38,7 +67,10 @@ def is_other_version(stored: JobRow, spec: JobSpec) -> bool:
 
 
 def plan_version(
-    store: Store, spec: JobSpec, plan: ExecutionPlan, renamed: Mapping[str, str]
+    store: Store,
+    spec: JobSpec,
+    plan: ExecutionPlan,
+    update: Update,
 ) -> UpdatePlan | None:
     """Plan what an update of the job would do; None if there is nothing to update.
 
@@ -46,15 +78,50 @@ def plan_version(
         store: that has the job.
         spec: the job as it would be created now.
         plan: of the new pipeline.
-        renamed: new names of computations by their old ones.
+        update: which state goes where, and whether anything is retracted; what may be lost is not asked.
 
     Raises:
-        PipelineError, UpdateRefusedError: as `plan_update`.
+        PipelineError, UpdateRefusedError: as `plan_update`; or the former pipeline is not that of the job.
     """
     stored = store.read_job(spec.job)
     if stored is None or not is_other_version(stored, spec):
         return None
-    return plan_update(stored, store.count_state(spec.job), plan, renamed)
+    counts = store.count_state(spec.job)
+    if not update.retract_removed:
+        if is_retracting(stored.fingerprint):
+            raise _is_on_its_way(stored)
+        return plan_update(stored, counts, plan, update.renamed)
+    if update.former is None:
+        raise UpdateRefusedError(
+            f"what removed transforms of job {spec.job!r} have emitted cannot be retracted without their functions",
+            detail="retract_removed=True needs the pipeline that the job has run so far",
+            hint="give it as former=, or on the command line as --former MODULE:PIPELINE",
+        )
+    former = Former(
+        plan=plan_of(update.former), own=store.own_tables(spec.job, update.former.tables())
+    )
+    planned = plan_update(stored, counts, plan, update.renamed, former)
+    assert planned.retraction is not None
+    fingerprint = update.former.fingerprint()
+    if is_retracting(stored.fingerprint):
+        if stored.fingerprint != planned.retraction.fingerprint(fingerprint):
+            raise _is_on_its_way(stored)
+    elif stored.fingerprint != fingerprint:
+        raise UpdateRefusedError(
+            f"the former pipeline is not the one that job {spec.job!r} has run",
+            detail=f"it has the fingerprint {fingerprint}, and that of the job is {stored.fingerprint}",
+            hint="give the pipeline as it was when the job ran it last",
+        )
+    return planned
+
+
+def _is_on_its_way(stored: JobRow) -> UpdateRefusedError:
+    return UpdateRefusedError(
+        f"an update of job {stored.job!r} has begun to retract what removed transforms have emitted",
+        detail="a part of it is retracted, so the job can go on only to the pipeline of that update",
+        hint="run that pipeline with update=Update(retract_removed=True, former=...) as before; "
+        "or start over with fresh=True",
+    )
 
 
 def open_version(
@@ -63,11 +130,13 @@ def open_version(
     plan: ExecutionPlan,
     update: Update | None,
     report: Callable[[str], None],
-) -> JobRow:
+) -> OpenedJob:
     """Open the job; if it runs another pipeline, update it, after reporting what that does.
 
     No other driver may be running it (`JobKeeper`).  Former workers that are still there are fenced before anything is
     counted, so that the plan is still right when it is carried out.
+    Where something is to be retracted first, the job goes over to a version that does, and to the pipeline when it is
+    opened again after that one has come to rest (ADR 0066).
 
     Args:
         store: that has the job, or will have it.
@@ -78,31 +147,73 @@ def open_version(
 
     Raises:
         JobMismatchError: it runs another pipeline and ``update`` is None; the hint is the plan.
-        PipelineError, UpdateRefusedError: as `plan_update` and `UpdatePlan.check`.
+        PipelineError, UpdateRefusedError: as `plan_version` and `UpdatePlan.check`.
         StoreError: the store refuses.
     """
     stored = store.read_job(spec.job)
     if stored is None or stored.mode != spec.mode or not is_other_version(stored, spec):
-        return store.open_job(spec)
+        return OpenedJob(job=store.open_job(spec), plan=plan)
     if update is None:
+        if is_retracting(stored.fingerprint):
+            raise _is_on_its_way(stored)
         try:
-            return store.open_job(spec)
+            return OpenedJob(job=store.open_job(spec), plan=plan)
         except JobMismatchError as error:
             raise JobMismatchError(
                 error.fact, detail=error.detail, hint=_hint(store, spec, plan) or error.hint
             ) from None
     store.acquire(spec.job, list(stored.ranges), "update", stored.version)
-    planned = plan_version(store, spec, plan, update.renamed)
+    planned = plan_version(store, spec, plan, update)
     if planned is None:
-        return store.open_job(spec)
-    planned.check(update.allow_loss)
-    report(str(planned))
-    return store.update_job(planned.carried_out_by(spec))
+        return OpenedJob(job=store.open_job(spec), plan=plan)
+    is_begun = is_retracting(stored.fingerprint)
+    planned.check(update.allow_loss, is_begun=is_begun)
+    if not is_begun:
+        report(str(planned))
+    if planned.retraction is None or planned.retraction.is_done:
+        return OpenedJob(job=store.update_job(planned.carried_out_by(spec)), plan=plan)
+    assert update.former is not None
+    return _retracting(store, stored, planned, planned.retraction, spec, update.former)
+
+
+def _retracting(
+    store: Store,
+    stored: JobRow,
+    planned: UpdatePlan,
+    retraction: Retraction,
+    spec: JobSpec,
+    former: PipelineGraph,
+) -> OpenedJob:
+    """The job at the version that retracts, which it has been at before, or goes over to now."""
+    execution = plan_of(former)
+    shapes = {name: shape.encoded() for name, shape in state_shapes(execution).items()}
+    known = {name: text or shapes[name] for name, text in stored.computations.items()}
+    between = attrs.evolve(
+        spec,
+        fingerprint=retraction.fingerprint(former.fingerprint()),
+        ranges=(),
+        tables=former.tables(),
+        signals=signals_of(former),
+        computations=known,
+    )
+    if is_retracting(stored.fingerprint):
+        job = store.open_job(between)
+    else:
+        job = store.update_job(
+            JobUpdate(
+                spec=between,
+                kept={name: name for name in known},
+                version=planned.version,
+                counts=planned.counts,
+            )
+        )
+    retirement = retraction.retirement(job.version)
+    return OpenedJob(job=job, plan=attrs.evolve(execution, retirement=retirement))
 
 
 def _hint(store: Store, spec: JobSpec, plan: ExecutionPlan) -> str | None:
     try:
-        planned = plan_version(store, spec, plan, {})
+        planned = plan_version(store, spec, plan, Update())
     except DataflowError:
         return None
     losing = [each.name for each in planned.losing] if planned is not None else []

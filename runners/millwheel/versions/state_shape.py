@@ -140,12 +140,12 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         }
     pcollection = plan.graph.pcollections[stage.root.inputs[0]]
     parts = {
-        field.name.removesuffix("_us"): _described(getattr(pcollection.strategy, field.name))
+        field.name.removesuffix("_us"): described(getattr(pcollection.strategy, field.name))
         for field in attrs.fields(type(pcollection.strategy))
     }
     parts["input"] = "may be retracted" if pcollection.retracted_by else "is never retracted"
     if isinstance(operation, Group):
-        parts["combine_fn"] = _described(operation.combine_fn)
+        parts["combine_fn"] = described(operation.combine_fn)
         parts["accumulator"] = _accumulator(operation.combine_fn)
         if inner := _inner(operation.combine_fn):
             parts["combined by"] = inner
@@ -154,7 +154,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         if Accumulation.of(plan.graph, stage.root).emits_changes:
             parts["emits"] = "what has changed"
     elif isinstance(operation, SideInputs):
-        parts["side inputs"] = _described(operation.sides)
+        parts["side inputs"] = described(operation.sides)
         parts["shards"] = str(operation.shards)
         parts["waits for"] = "the end of windows" if operation.waits_for_end else "the first pane"
     elif isinstance(operation, StatefulParDo):
@@ -185,7 +185,7 @@ def _inner(combine_fn: CombineFn) -> str:
         part for each in kept for part in (each if isinstance(each, tuple | list) else (each,))
     ]
     return ", ".join(
-        f"{_described(part)}({inner})" if (inner := _inner(part)) else _described(part)
+        f"{described(part)}({inner})" if (inner := _inner(part)) else described(part)
         for part in parts
         if isinstance(part, CombineFn)
     )
@@ -195,7 +195,7 @@ def _own_columns(combine_fn: CombineFn) -> str:
     """The users' functions that fold columns: stored columns are read by these; empty if there is none."""
     found = columns_by_place(combine_fn) or ()
     shipped = combiner_columns.__name__
-    return ", ".join(_described(each) for each in found if type(each).__module__ != shipped)
+    return ", ".join(described(each) for each in found if type(each).__module__ != shipped)
 
 
 def _made_of(value: Any) -> str:
@@ -224,7 +224,7 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
     parts = {
         f"{_STATE}{each.spec.name!r}": type(each.spec).__name__.removesuffix("StateSpec")
         + (
-            f" of {_described(each.spec.combine_fn)} with {_accumulator(each.spec.combine_fn)}"
+            f" of {described(each.spec.combine_fn)} with {_accumulator(each.spec.combine_fn)}"
             if isinstance(each.spec, CombiningValueStateSpec)
             else ""
         )
@@ -251,18 +251,18 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
     return parts
 
 
-def _described(value: Any) -> str:
+def described(value: Any) -> str:
     """A text that is the same in every run of the same code: without addresses, and of functions only the name."""
     if attrs.has(type(value)):
         fields = ", ".join(
-            f"{field.name}={_described(getattr(value, field.name))}"
+            f"{field.name}={described(getattr(value, field.name))}"
             for field in attrs.fields(type(value))
         )
         return f"{type(value).__qualname__}({fields})"
     if isinstance(value, list | tuple):
-        return f"({', '.join(map(_described, value))})"
+        return f"({', '.join(map(described, value))})"
     if isinstance(value, frozenset | set):
-        return f"{{{', '.join(sorted(map(_described, value)))}}}"
+        return f"{{{', '.join(sorted(map(described, value)))}}}"
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     plain: Any = object.__repr__

@@ -14,6 +14,7 @@ from dataflow.errors import PipelineError
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import UpdateRefusedError
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
+from runners.millwheel.versions.retraction import Former, Retraction, plan_retraction
 from runners.millwheel.versions.state_shape import StateShape, state_shapes
 from runners.millwheel.versions.table_notes import (
     notes_on_groupings,
@@ -44,6 +45,7 @@ class ComputationFate:
         cells, timers: how much state it has.
         positions: splits of a source that have been read from.
         in_flight: productions that are lost with it, or that no watermark would wait for any more.
+        is_undone: whether the update retracts what it has emitted, so that its state is not missed.
     """
 
     name: str
@@ -54,12 +56,13 @@ class ComputationFate:
     timers: int = 0
     positions: int = 0
     in_flight: int = 0
+    is_undone: bool = False
 
     @property
     def losses(self) -> list[str]:
         """What is lost, in words."""
         lost = {"in flight": self.in_flight}
-        if self.fate in (Fate.CHANGED, Fate.REMOVED):
+        if self.fate in (Fate.CHANGED, Fate.REMOVED) and not self.is_undone:
             lost |= {"cells": self.cells, "timers": self.timers, "positions": self.positions}
         return [f"{count} {what}" for what, count in lost.items() if count]
 
@@ -70,6 +73,7 @@ class UpdatePlan:
 
     Attributes:
         warnings: effects that are correct, and that the user may not expect.
+        retraction: what is retracted; None: nothing is.
     """
 
     job: str
@@ -77,6 +81,7 @@ class UpdatePlan:
     counts: StateCounts
     computations: Sequence[ComputationFate]
     warnings: Sequence[str] = ()
+    retraction: Retraction | None = None
 
     @property
     def kept(self) -> dict[str, str]:
@@ -92,17 +97,21 @@ class UpdatePlan:
         """The computations of which something is lost."""
         return [each for each in self.computations if each.losses]
 
-    def check(self, allow_loss: Collection[str]) -> None:
+    def check(self, allow_loss: Collection[str], *, is_begun: bool = False) -> None:
         """Refuse to lose what may not be lost.
 
         Args:
-            allow_loss: names of computations, old or new, whose state may be lost.
+            allow_loss: names of computations, old or new, whose state may be lost; and of transforms of which some of
+                what they have emitted may stay, although it was to be retracted.
+            is_begun: whether the job has begun to retract it.
 
         Raises:
             PipelineError: a name is that of no computation.
-            UpdateRefusedError: something else would be lost.
+            UpdateRefusedError: something else would be lost, or would stay.
         """
         names = {name for each in self.computations for name in (each.name, each.before)}
+        remaining = [] if self.retraction is None else self.retraction.remaining
+        names |= {label for each in remaining for label in each.gone}
         unknown = sorted({*allow_loss} - names)
         if unknown:
             raise PipelineError(
@@ -124,10 +133,26 @@ class UpdatePlan:
             raise UpdateRefusedError(
                 f"the update of job {self.job!r} would lose state", detail=str(self), hint=hint
             )
+        # What has expired since the job has begun to retract has been retracted before.
+        stuck = (
+            [] if is_begun else [each for each in remaining if not allowed.issuperset(each.gone)]
+        )
+        if stuck:
+            gone = [*dict.fromkeys(label for each in stuck for label in each.gone)]
+            raise UpdateRefusedError(
+                f"not all that {', '.join(map(repr, gone))} of job {self.job!r} emitted can be retracted",
+                detail=str(self),
+                hint="keep the transforms, or start over with fresh=True; "
+                f"if what cannot be retracted may stay, name them: allow_loss={gone}",
+            )
 
     def carried_out_by(self, spec: JobSpec) -> JobUpdate:
         """The update for the store, by which the job becomes this spec."""
-        return JobUpdate(spec=spec, kept=self.kept, version=self.version, counts=self.counts)
+        gone = () if self.retraction is None else self.retraction.emptied
+        emptied = [each.table for each in gone]
+        return JobUpdate(
+            spec=spec, kept=self.kept, version=self.version, counts=self.counts, emptied=emptied
+        )
 
     def __str__(self) -> str:
         rows = [("computation", "", "lost"), *map(_row, self.computations)]
@@ -140,13 +165,18 @@ class UpdatePlan:
                 for each in self.computations
                 for reason in each.reasons
             ),
+            *([] if self.retraction is None else self.retraction.lines()),
             *(f"  note: {warning}" for warning in self.warnings),
         ]  # fmt: skip
         return "\n".join(lines)
 
 
 def plan_update(
-    stored: JobRow, counts: StateCounts, new: ExecutionPlan, renamed: Mapping[str, str]
+    stored: JobRow,
+    counts: StateCounts,
+    new: ExecutionPlan,
+    renamed: Mapping[str, str],
+    former: Former | None = None,
 ) -> UpdatePlan:
     """Plan what an update would do.
 
@@ -155,6 +185,7 @@ def plan_update(
         counts: how much state it has.
         new: the pipeline that it is to run.
         renamed: computations with another name in it: by the old name, the new one.
+        former: the pipeline that it has run, to retract what of it is gone has emitted; None: nothing is retracted.
 
     Raises:
         PipelineError: ``renamed`` has a name that is not there, or is taken.
@@ -190,12 +221,20 @@ def plan_update(
         for name in known
         if name not in reasons
     ]
+    retraction = None
+    if former is not None:
+        retraction = plan_retraction(stored, counts, former.plan, new, kept, former.own)
+        # All that is in flight arrives before.
+        fates = [
+            attrs.evolve(each, in_flight=0, is_undone=each.fate is Fate.REMOVED) for each in fates
+        ]
     return UpdatePlan(
         job=stored.job,
         version=stored.version,
         counts=counts,
         computations=fates,
         warnings=list(_warnings(stored, known, shapes, kept, new)),
+        retraction=retraction,
     )
 
 

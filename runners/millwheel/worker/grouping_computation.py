@@ -22,6 +22,7 @@ from runners.millwheel.worker.firing import Firing
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.reshaping import merge, split
+from runners.millwheel.worker.retraction import StandingRetraction
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.state.entry_pieces import EntryPieces
@@ -76,6 +77,13 @@ class GroupingComputation:
         self.window_steps = WindowSteps(stage.name, self.state, router)
         self.deliveries = Deliveries(self.stage, self.state, self.window_steps, guarantees)
         self.firing = Firing(stage.name, self.stage, self.state, self.window_steps, steps)
+        #: What it does first in a version of the job that retracts; None where nothing of the grouping is retracted.
+        self.retraction: StandingRetraction | None = None
+        if plan.retirement is not None and self.stage.has_retired:
+            version = plan.retirement.version
+            self.retraction = StandingRetraction(
+                self.stage, self.state, self.window_steps, steps, version
+            )
 
     def setup(self) -> None:
         """Set up the user's code on this worker."""
@@ -95,10 +103,14 @@ class GroupingComputation:
         Raises:
             StoreError: another worker owns the range already.
         """
+        if self.retraction is not None:
+            self.retraction.take(taken.row)
         return self.state.take(taken)
 
     def release(self, range_id: RangeId) -> None:
         """Forget a range, and everything that is kept of it in memory."""
+        if self.retraction is not None:
+            self.retraction.release(range_id)
         self.state.release(range_id)
 
     def split(self, asked: SplitKeys) -> WorkerStep:
@@ -112,6 +124,11 @@ class GroupingComputation:
     def on_signals(self, news: SignalNews, now_us: int) -> Iterator[WorkerStep]:
         """Fire windows by the signals that are due here; see `Firing.on_signals`."""
         return self.firing.on_signals(news, now_us)
+
+    @property
+    def is_retracting(self) -> bool:
+        """Whether a range that is owned has standing panes to retract, before which it does nothing else."""
+        return self.retraction is not None and not self.retraction.is_over
 
     @property
     def meter(self) -> LoadMeter:

@@ -156,7 +156,9 @@ class Worker:
         self._inputs_us: dict[str, int] = {}
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
-        self._is_draining = self._is_pausing = False
+        self._is_draining = False
+        #: Whether sources are not read; on the way to another pipeline they never are.
+        self._is_pausing = plan.retirement is not None
         #: The master's last news of signals, until windows have fired by them.
         self._news: SignalNews | None = None
         #: When the master sent the message received last, by its own clock.
@@ -249,6 +251,9 @@ class Worker:
             if isinstance(computation, GroupingComputation):
                 if self._is_held_up(name, computation):
                     continue  # its receivers are slow: neither more input nor more output
+                if self._retract(computation):
+                    worked = True
+                    continue  # not before all of it is retracted
                 # The watermark comes first: a former owner of a range may have fired by it, and reported that, without
                 # a commit.  A record behind it must be late here, or its output is late for the next computation.
                 worked |= self._advance(name, computation)
@@ -260,6 +265,13 @@ class Worker:
         self._committer.commit_round()
         self._caution.committed()
         return worked | self._compactor.relieve()
+
+    def _retract(self, computation: GroupingComputation) -> bool:
+        """Retract some standing panes, on the way to another pipeline; returns whether there were any to look for."""
+        if computation.retraction is None or not computation.is_retracting:
+            return False
+        self._commit(computation.retraction.step(self._clock.now_us()))
+        return True
 
     def _commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
         self._committer.commit(step, taken_in)
@@ -286,6 +298,8 @@ class Worker:
         worked = False
         if news is not None:
             for name, computation in self._computations.items():
+                if isinstance(computation, GroupingComputation) and computation.is_retracting:
+                    continue  # the master sends the news again
                 steps = computation.on_signals(news, self._clock.now_us())
                 if isinstance(computation, GroupingComputation) and computation.stage.signals:
                     steps = self._caution.of_steps(self._owned(name), steps)

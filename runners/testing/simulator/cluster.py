@@ -24,7 +24,7 @@ from runners.millwheel.model.requests import Request
 from runners.millwheel.store import port
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec
-from runners.millwheel.versions.job_versions import Update, open_version, plan_version
+from runners.millwheel.versions.job_versions import OpenedJob, Update, open_version, plan_version
 from runners.millwheel.versions.update import Fate, UpdatePlan
 from runners.millwheel.wire.messages import Acknowledge, Deliver
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
@@ -206,6 +206,9 @@ class SimulatedCluster:
     def update(self, graph: PipelineGraph, update: Update, taps: Sequence[Tap] = ()) -> UpdatePlan:
         """Go over to another pipeline at once; processes of the old one are not notified.
 
+        Where something is to be retracted first (`is_retracting`) go over again, in the same manner, when the master
+        has come to rest.
+
         Args:
             graph: the next pipeline.
             update: what may be lost, and which computations have new names.
@@ -231,15 +234,29 @@ class SimulatedCluster:
         if self._shipped is not None:
             self._shipped = dumps_code(graph, "the pipeline")
         self.spec = self.spec_of(graph)
-        planned = plan_version(self.store, self.spec, self.plan, update.renamed)
+        planned = plan_version(self.store, self.spec, self.plan, update)
         assert planned is not None
-        open_version(self.store, self.spec, self.plan, update, lambda _: None)
+        opened = open_version(self.store, self.spec, self.plan, update, lambda _: None)
         kept = {each.name for each in planned.computations if each.fate is Fate.KEPT}
+        if opened.plan.retirement is not None:
+            self._run_former(opened)
+            kept = {*self.plan.stages}
         self.ledger.updated(self.plan, kept)
         self.panes.updated(taps, kept)
         self.backups.forget()
         self.start_driver()
         return planned
+
+    @property
+    def is_retracting(self) -> bool:
+        """Whether the job is at a version that retracts, on its way to another pipeline."""
+        return self.plan.retirement is not None
+
+    def _run_former(self, opened: OpenedJob) -> None:
+        self._graph, self.plan, job = opened.plan.graph, opened.plan, opened.job
+        if self._shipped is not None:
+            self._shipped = dumps_code(self._graph, "the pipeline")
+        self.spec = attrs.evolve(self.spec_of(self._graph), fingerprint=job.fingerprint)
 
     def upgrade(self) -> None:
         """Kill all processes; a driver of the version of the code that there is now goes on with the job.
@@ -384,7 +401,8 @@ class SimulatedCluster:
             self.polls.polled(process.name, label, split, batch)
             self.trace.read(process.name, batch)
 
-        return plan(fragile(graph, process.sync, self._records_max, on_batch))
+        execution = plan(fragile(graph, process.sync, self._records_max, on_batch))
+        return attrs.evolve(execution, retirement=self.plan.retirement)
 
     def _records_max(self) -> int:
         return self.random.choice([1, 3, 1_000])
@@ -444,7 +462,7 @@ class SimulatedCluster:
             inputs_us = master._authority.inputs_us  # noqa: SLF001 - the simulator sees everything
             self.polls.check(before_us, inputs_us, master._slots)  # noqa: SLF001 - it sees everything
             self.ledger.on_watermarks(inputs_us, self.polls, can_be_late=self.can_be_late)
-        if master.is_done and not self._is_driver_dead:
+        if master.is_done and not (self._is_driver_dead or self.is_retracting):
             try:
                 # As a driver that marks a job as finished does.
                 self._driver_store.check()

@@ -177,7 +177,7 @@ class Simulation:
         taps = _built(updated, build, self._seed)
         graph = updated.graph()
         store, spec = self.cluster.store, self.cluster.spec_of(graph)
-        planned = plan_version(store, spec, plan(graph), {})
+        planned = plan_version(store, spec, plan(graph), Update())
         if planned is None:
             return self.pipeline.graph(), [*self.cluster.plan.stages]
         lost = [each.name for each in planned.losing]

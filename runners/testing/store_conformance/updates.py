@@ -4,6 +4,7 @@ from functools import partial
 
 import attrs
 
+from dataflow.table import TableWrite
 from runners.errors import JobMismatchError, StoreError, TableMismatchError
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.key_range import even_ranges
@@ -303,6 +304,38 @@ def check_update_brings_tables(connect: StoreFactory) -> None:
     expect_error(StoreError, lambda: store.read_table(results), "a table of a refused update")
     store.update_job(_update(store, spec, read="read"))
     expect_equal((store.read_table(results), store.read_table(SCORES)), ([], []), "the tables")
+
+
+def check_update_empties_tables(connect: StoreFactory) -> None:
+    """What is the job's own is emptied, and goes if it is not written any more; what others share is refused."""
+    store = connect()
+    owner = _used(store)
+    owner.commit(
+        tables=[
+            TableWrite(table=SCORES, upserts=[("red", 1)]),
+            TableWrite(table=LOG, inserts=[("red", 1), ("blue", 2)]),
+        ]
+    )
+    expect_equal(store.own_tables(JOB, [SCORES, LOG]), {"scores": 1, "score_log": 2}, "own tables")
+    expect_equal(store.own_tables("nobody", [SCORES]), {}, "tables of no job")
+    spec = attrs.evolve(_second("count", "read"), tables=[SCORES])
+    emptied = attrs.evolve(_update(store, spec, read="read"), emptied=[SCORES, LOG])
+    shared = attrs.evolve(LOG, is_shared=True)
+    store.open_job(attrs.evolve(job_spec("other"), tables=[shared]))
+    expect_equal(store.own_tables(JOB, [SCORES, LOG]), {"scores": 1}, "own tables, one is shared")
+    before = store.read_job(JOB)
+    expect_error(StoreError, partial(store.update_job, emptied), "a table of others is emptied")
+    expect_equal(store.read_job(JOB), before, "the job after a refusal")
+    expect_equal(len(store.read_table(LOG)), 2, "rows after a refusal")
+    store.reset_job("other")
+    job = store.update_job(emptied)
+    expect_equal(store.read_table(SCORES), [], "a table that is written on")
+    expect_error(StoreError, lambda: store.read_table(LOG), "a table that is not written any more")
+    expect_equal(connect().update_job(emptied), job, "the same update again")
+    # It is forgotten, so that a later version may have it.
+    again = attrs.evolve(_second("count", "read"), tables=[SCORES, LOG], fingerprint="third")
+    store.update_job(_update(store, again, count="count", read="read"))
+    expect_equal(store.read_table(LOG), [], "a table of that name")
 
 
 def check_open_refuses_other_state(connect: StoreFactory) -> None:

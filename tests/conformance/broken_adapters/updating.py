@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from dataflow.table import TableSpec
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow, JobUpdate, TakenRange
@@ -71,3 +72,21 @@ class UpdatesWhateverThereIs(MemoryStore):
     def update_job(self, update: JobUpdate) -> JobRow:
         counts = self.count_state(update.spec.job)
         return super().update_job(attrs.evolve(update, counts=counts))
+
+
+class LeavesRowsOfTheGone(MemoryStore):
+    """What is gone has left its rows behind."""
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        return super().update_job(attrs.evolve(update, emptied=()))
+
+
+class EmptiesTablesOfOthers(MemoryStore):
+    """Another job that shares a table loses its rows with those of this one."""
+
+    def _own(self, job: str, tables: Sequence[TableSpec]) -> dict[str, int]:
+        return {
+            each.name: len(self._tables[each.name].rows)
+            for each in tables
+            if each.name in self._tables and job in self._tables[each.name].users
+        }

@@ -27,6 +27,7 @@ from runners.millwheel.store.port import (
     CellKey,
     JobRow,
     JobSpec,
+    JobUpdate,
     KeptKind,
     RangeRow,
     RangeSpec,
@@ -411,6 +412,20 @@ def add_tables(tables: dict[str, StoredTable], spec: JobSpec) -> None:
                 raise table_of_others(table.name, others)
     for table in spec.tables:
         tables.setdefault(table.name, StoredTable(table, spec.job, set())).users.add(spec.job)
+
+
+def empty_tables(tables: dict[str, StoredTable], update: JobUpdate) -> None:
+    """Delete the rows of tables that an update empties, and those that its pipeline does not have.
+
+    Args:
+        tables: all of the store, by name; changed in place.
+        update: the update.
+    """
+    written = {each.name for each in update.spec.tables}
+    for table in update.emptied:
+        tables[table.name].rows.clear()
+        if table.name not in written:
+            del tables[table.name]
 
 
 def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> int:

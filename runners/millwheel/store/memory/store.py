@@ -37,6 +37,7 @@ from runners.millwheel.store.guards import (
     check_is_listening,
     check_is_served,
     check_names,
+    check_own,
     check_same_job,
     check_sizes,
     check_update,
@@ -60,6 +61,7 @@ from runners.millwheel.store.memory.job import (
     check_ends,
     count_rows,
     delete_retired,
+    empty_tables,
     ends_of,
     family,
     forget_owners,
@@ -158,7 +160,9 @@ class MemoryStore:
             job = self._job(update.spec.job)
             if not is_carried_out(update, job_row(job)):
                 check_update(update, job_row(job), count_state(job))
+                check_own(job.spec.job, update.emptied, self._own(job.spec.job, update.emptied))
                 add_tables(self._tables, update.spec)
+                empty_tables(self._tables, update)
                 job = self._jobs[update.spec.job] = updated_job(
                     job, update, self._tokens, self._clock.monotonic_ms()
                 )
@@ -186,6 +190,15 @@ class MemoryStore:
         """The tables that the job writes to."""
         with self._lock:
             return tables_of(self._tables, job)
+
+    def own_tables(self, job: str, tables: Sequence[TableSpec]) -> Mapping[str, int]:
+        """The tables that are the job's own, with how many rows they have."""
+        with self._lock:
+            return self._own(job, tables)
+
+    def _own(self, job: str, tables: Sequence[TableSpec]) -> dict[str, int]:
+        own = {each.name for each in tables_of(self._tables, job) if each.is_own}
+        return {each.name: len(self._tables[each.name].rows) for each in tables if each.name in own}
 
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""

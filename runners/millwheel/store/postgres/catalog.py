@@ -11,11 +11,13 @@ from typing import Any
 import attrs
 from psycopg import Connection
 
+from dataflow.table import TableSpec
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.guards import (
     check_format,
+    check_own,
     check_same_job,
     missing_table,
     table_of_others,
@@ -25,6 +27,7 @@ from runners.millwheel.store.port import (
     JobRow,
     JobSpec,
     JobSummary,
+    JobUpdate,
     RangeRow,
     RangeSpec,
     ResultTable,
@@ -33,9 +36,11 @@ from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8A
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
 from runners.millwheel.store.postgres.tables import (
     drop_table,
+    empty_table,
     ensure_table,
     has_rows,
     is_name_of,
+    place_of,
 )
 
 _SIGN = 1 << 63
@@ -269,6 +274,48 @@ def result_tables(connection: Connection[Any], job: str) -> list[ResultTable]:
         )
         for schema, name, is_created, others, is_there in found
     ]
+
+
+def own_tables(
+    connection: Connection[Any], job: str, tables: Sequence[TableSpec]
+) -> dict[str, tuple[str, str]]:
+    """Find the tables that the job alone has, and has created: schema and name, by the name in the pipeline.
+
+    Args:
+        connection: to the store.
+        job: its name.
+        tables: as a pipeline describes them.
+    """
+    found = connection.execute(QUERIES["read_result_tables"], {"name": job}).fetchall()
+    own = {
+        (schema, name) for schema, name, is_created, others, _ in found if is_created and not others
+    }
+    placed = {table.name: place_of(connection, table) for table in tables}
+    return {name: place for name, place in placed.items() if place is not None and place in own}
+
+
+def empty_tables(connection: Connection[Any], number: int, update: JobUpdate) -> None:
+    """Empty the tables that an update empties; drop those that its pipeline does not have.  Inside a transaction.
+
+    Args:
+        connection: to the store.
+        number: of the job.
+        update: the update.
+
+    Raises:
+        StoreError: one of the tables is not the job's own.
+    """
+    job = update.spec.job
+    own = own_tables(connection, job, update.emptied)
+    check_own(job, update.emptied, own)
+    written = {place_of(connection, table) for table in update.spec.tables}
+    for schema, name in own.values():
+        if (schema, name) in written:
+            empty_table(connection, schema, name)
+            continue
+        place = {"schema_name": schema, "table_name": name}
+        connection.execute(QUERIES["forget_table"], {"job_id": number, **place})
+        drop_table(connection, schema, name)
 
 
 def read_jobs(connection: Connection[Any]) -> list[JobSummary]:

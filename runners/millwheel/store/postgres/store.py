@@ -59,6 +59,7 @@ from runners.millwheel.store.postgres.statements import (
     check_messages,
     commit_statements,
 )
+from runners.millwheel.store.postgres.tables import count_rows
 from runners.millwheel.store.postgres.troubles import TroubleVerbs
 from runners.millwheel.store.postgres.updates import UpdateVerbs
 
@@ -157,6 +158,16 @@ class PostgresStore(
     def result_tables(self, job: str) -> Sequence[ResultTable]:
         """The tables that the job writes to."""
         return self._transact(lambda opened: catalog.result_tables(opened, job))
+
+    def own_tables(self, job: str, tables: Sequence[TableSpec]) -> Mapping[str, int]:
+        """The tables that are the job's own, with how many rows they have."""
+
+        def work(opened: psycopg.Connection[Any]) -> Mapping[str, int]:
+            found = catalog.own_tables(opened, job, tables)
+            opened.execute(QUERIES["allow_scans"])
+            return {name: count_rows(opened, *place) for name, place in found.items()}
+
+        return self._transact(work)
 
     def read_job(self, job: str) -> JobRow | None:
         """The job as it stands, or None."""

@@ -160,6 +160,42 @@ def has_rows(connection: Connection[Any], schema: str, name: str) -> bool:
     return row is not None and bool(row[0])
 
 
+def count_rows(connection: Connection[Any], schema: str, name: str) -> int:
+    """How many rows a table has, which must exist.
+
+    Args:
+        connection: to the store.
+        schema: in which the table is.
+        name: of the table, without its schema.
+    """
+    query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, name))
+    row = connection.execute(query).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def place_of(connection: Connection[Any], table: TableSpec) -> tuple[str, str] | None:
+    """The schema and the name of a table; None if it is not there.
+
+    Args:
+        connection: to the store.
+        table: as a pipeline describes it.
+    """
+    quoted_name = _identifier(table).as_string(connection)
+    found = connection.execute(QUERIES["find_table"], {"quoted_name": quoted_name}).fetchone()
+    return None if found is None else (found[0], found[1])
+
+
+def empty_table(connection: Connection[Any], schema: str, name: str) -> None:
+    """Delete all rows of a table, at once, however many they are.
+
+    Args:
+        connection: to the store; nobody reads the table until its transaction ends.
+        schema: in which the table is.
+        name: of the table, without its schema.
+    """
+    connection.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(schema, name)))
+
+
 def drop_table(connection: Connection[Any], schema: str, name: str) -> None:
     """Drop a result table that a job created; no error if a person already did.
 

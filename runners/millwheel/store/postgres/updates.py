@@ -18,6 +18,7 @@ from runners.millwheel.store.postgres.catalog import (
     JobIds,
     add_tables,
     describe_computations,
+    empty_tables,
     insert_ranges,
     read_job,
 )
@@ -114,6 +115,7 @@ def _update(connection: Connection[Any], update: JobUpdate) -> JobRow:
     insert_ranges(connection, ids.number, born)
     describe_computations(connection, ids.number, spec)
     add_tables(connection, ids.number, spec)
+    empty_tables(connection, ids.number, update)
     connection.execute(
         QUERIES["update_job"],
         {

@@ -706,6 +706,11 @@ DO UPDATE SET is_created = t.is_created OR EXCLUDED.is_created;
 -- Tables that a job has written to.
 SELECT schema_name, table_name FROM dataflow.result_tables WHERE job_id = %(job_id)s;
 
+-- name: forget_table
+-- A table that a job does not write any more, and that is dropped.
+DELETE FROM dataflow.result_tables
+WHERE (job_id, schema_name, table_name) = (%(job_id)s, %(schema_name)s, %(table_name)s);
+
 -- name: writers_of_table
 -- The jobs that write to a table.
 SELECT j.name

@@ -95,7 +95,7 @@ def opened(build: Build, store: MemoryStore, update: Update | None = None) -> li
 def update_of(build: Build, store: MemoryStore, **renamed: str) -> UpdatePlan:
     execution = planned(build)
     spec = job_spec("job", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
-    found = plan_version(store, spec, execution, renamed)
+    found = plan_version(store, spec, execution, Update(renamed=renamed))
     assert found is not None
     return found
 
