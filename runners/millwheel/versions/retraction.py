@@ -186,11 +186,11 @@ def plan_retraction(
         if spec.name in own and spec.name not in going_on
     }  # fmt: skip
     standing = [
-        found
+        _standing_of(stored, counts, former, retired, names)
         for name, each in parts.items()
         if each.retired is not None
-        and (ends := [*_ends(each.retired, kept, specs)])
-        and (found := _standing_of(stored, counts, former, each.retired, ends, names))
+        for ends in _by_retractability(former.graph, [*_ends(each.retired, kept, specs)])
+        if (retired := divided(former.graph, former.stages[name], edges, ends).retired)
     ]
     written = {spec.name for spec in new.graph.tables()}
     emptied = [
@@ -283,25 +283,39 @@ def _ends(retired: Stage, kept: Mapping[str, str], emptied: Collection[str]) -> 
             yield node.label
 
 
+def _by_retractability(graph: PipelineGraph, ends: Collection[str]) -> Iterator[Sequence[str]]:
+    """The ends to which elements come that can be retracted; and the others, behind a changelog or any other part."""
+    found = [
+        (label, graph.pcollections[_end_of(graph, label)].retracted_by is not None)
+        for label in dict.fromkeys(ends)
+    ]
+    for wanted in (True, False):
+        yield [label for label, can_be in found if can_be is wanted]
+
+
 def _standing_of(
     stored: JobRow,
     counts: StateCounts,
     former: ExecutionPlan,
     retired: Stage,
-    ends: Sequence[str],
     names: Mapping[str, str],
 ) -> StandingPanes:
+    """What a stage has emitted over the ways that are retired.
+
+    Args:
+        stored: the job as it is.
+        counts: how much state it has.
+        former: the pipeline that it has run so far.
+        retired: the retired part of a stage.
+        names: the transforms that the new pipeline has too.
+    """
     root, name = retired.root, retired.name
-    tables = {
-        f"table {node.operation.table.name}"
-        for node in retired.tables
-        if node.label in ends and isinstance(node.operation, WriteTable)
-    }
-    groupings = [node.label for node in retired.groups if node.label in ends]
+    ends = [node.label for node in (*retired.groups, *retired.tables)]
+    tables = dict.fromkeys(f"table {table.name}" for table in _tables(retired))
     found = StandingPanes(
         computation=name,
         ends=ends,
-        places=[*groupings, *sorted(tables)],
+        places=[*dict.fromkeys(node.label for node in retired.groups), *tables],
         gone=[*_first_gone(former.graph, retired, names)] or [name],
         cells=counts.cells.get(name, 0),
     )
@@ -316,6 +330,10 @@ def _standing_of(
         return attrs.evolve(
             found, is_retracted=False, remains=f"panes that are {mode} are not retracted"
         )
+    if former.graph.pcollections[_end_of(former.graph, ends[0])].retracted_by is None:
+        return attrs.evolve(
+            found, is_retracted=False, remains="what is written down as a change is not retracted"
+        )
     reached_us = _reached_us(stored, former, name)
     expired_us = reached_us - strategy.allowed_lateness_us
     if reached_us >= MAX_TIMESTAMP_US:
@@ -324,6 +342,11 @@ def _standing_of(
         remains = f"windows that ended before {to_datetime(expired_us):%Y-%m-%d %H:%M:%S} have expired, and stay"
         return attrs.evolve(found, remains=remains)
     return found
+
+
+def _end_of(graph: PipelineGraph, label: str) -> int:
+    """The collection that comes to a transform with one input."""
+    return next(node.inputs[0] for node in graph.transforms if node.label == label)
 
 
 def _first_gone(graph: PipelineGraph, retired: Stage, names: Mapping[str, str]) -> Iterator[str]:

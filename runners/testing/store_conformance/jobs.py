@@ -143,6 +143,9 @@ def check_tables_have_owners(connect: StoreFactory) -> None:
     refused = attrs.evolve(spec, tables=own)
     expect_error(TableOwnedError, lambda: store.open_job(refused), "another job's table")
     expect_equal(store.read_job("second"), None, "a job whose table was refused")
+    twice = attrs.evolve(own[0], name="written_twice")
+    third = attrs.evolve(spec, job="third", tables=[twice, twice])
+    expect_equal(store.open_job(third).job, "third", "a job two of whose transforms write a table")
     Owner(store, LOW).commit(tables=[TableWrite(table=SCORES, upserts=[("red", 1)])])
     alone = {each.name.split(".")[-1]: each for each in store.result_tables(JOB)}
     expect_equal(set(alone), {"scores", "score_log"}, "tables of the job")

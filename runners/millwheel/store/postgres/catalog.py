@@ -241,9 +241,10 @@ def add_tables(connection: Connection[Any], number: int, spec: JobSpec) -> None:
             raise missing_table(spec.job, table.name)
         place = {"schema_name": placed.schema, "table_name": placed.name}
         if (placed.schema, placed.name) not in known and not table.is_shared:
-            others = connection.execute(QUERIES["writers_of_table"], place).fetchall()
-            if others:
-                raise table_of_others(table.name, [name for (name,) in others])
+            writers = connection.execute(QUERIES["writers_of_table"], place).fetchall()
+            # Several transforms of the job may write to it, of which the first has been recorded.
+            if others := [name for (name,) in writers if name != spec.job]:
+                raise table_of_others(table.name, others)
         connection.execute(
             QUERIES["record_table"],
             {

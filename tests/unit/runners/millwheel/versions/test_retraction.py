@@ -165,6 +165,34 @@ def test_a_way_that_is_new_has_a_note() -> None:
     assert "note: total has from here on what sums emits over another way" in str(planned)
 
 
+def test_what_has_passed_a_changelog_is_refused() -> None:
+    """A retraction would be one more change there."""
+
+    def build_with(*labels: str) -> Build:
+        def built(p: df.Pipeline) -> None:
+            sums = (
+                p
+                | "read" >> df.Read(ScriptedSource([]))
+                | windows()
+                | "sums" >> df.CombinePerKey(sum)
+            )
+            for label in labels:
+                row = sums | f"{label} log" >> df.ToChangelog() | f"{label} row" >> df.Map(logged)
+                _ = row | f"{label} table" >> df.WriteToPostgres("log", columns={"key": str})
+
+        return built
+
+    def logged(change: Any) -> dict[str, Any]:
+        return {"key": str(change)}
+
+    world = World(build_with("one", "other"))
+    with pytest.raises(
+        UpdateRefusedError, match="what is written down as a change is not retracted"
+    ):
+        world.opened(build_with("one"), world.update())
+    world.opened(build_with("one"), world.update("other log"))
+
+
 def test_a_table_that_others_write_loses_the_rows_of_what_is_gone() -> None:
     """Which are retracted one by one."""
     planned = World(build("sums", "lows", shared_table=True)).plan_of(
