@@ -1,7 +1,9 @@
 """An update that retracts what removed branches have emitted, whatever dies, and whenever."""
 
+import random
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 COLUMNS = {"branch": str, "key": str, "value": str}
 #: Which branches a pipeline has, by its version.
-OLD = ("sums", "lows", "doubled", "own")
+OLD = ("sums", "lows", "doubled", "own", "rolled", "joined", "sessions")
 NEW = ("sums",)
 
 
@@ -43,10 +45,29 @@ def global_windows() -> df.WindowInto:
     )
 
 
+def session_windows() -> df.WindowInto:
+    """Windows that merge, and are kept for so long that none has expired."""
+    return df.WindowInto(
+        df.Sessions(30),
+        trigger=df.Repeatedly(df.AfterCount(1)),
+        accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        allowed_lateness=timedelta(days=365 * 2_500),
+    )
+
+
+DICE = random.Random()
+
+
+@df.nondeterministic
+def rolled(pair: tuple[int, int]) -> tuple[int, int]:
+    return pair[0], DICE.randrange(1_000_000)
+
+
 def build(p: df.Pipeline, source: df.Source, branches: Sequence[str]) -> None:
     """Branches that are counted together, and that write to one table, and one with a table of its own.
 
-    "sums" is a grouping; "doubled" is what is made of its panes; "lows" is a grouping of its own.
+    "sums" is a grouping; "doubled" and "rolled" are made of its panes, the second as dice fall; "lows" and "sessions"
+    are groupings of their own, and "joined" emits what has changed.
     """
     pairs = (
         p
@@ -61,10 +82,24 @@ def build(p: df.Pipeline, source: df.Source, branches: Sequence[str]) -> None:
         grouped["doubled"] = grouped["sums"] | "doubled" >> df.Map(lambda kv: (kv[0], 2 * kv[1]))
     if "own" in branches:
         written(pairs | "own" >> df.CombinePerKey(max), "own", "own")
+    if "rolled" in branches:
+        grouped["rolled"] = grouped["sums"] | "rolled" >> df.Map(rolled)
     for name, each in grouped.items():
         written(each, name, "together")
+    if "joined" in branches:
+        again = pairs | "again" >> df.Map(lambda kv: (kv[0], -kv[1]))
+        joined = (pairs, again) | "joined" >> df.Join()
+        grouped["joined"] = joined | "products" >> df.Map(lambda kv: (kv[0], kv[1][0] * kv[1][1]))
+    if "sessions" in branches:
+        grouped["sessions"] = (
+            pairs
+            | "session windows" >> session_windows()
+            | "sessions" >> df.CombinePerKey(max)
+            | "sessions again" >> global_windows()
+        )
     flat = [
-        each | f"values of {name}" >> df.Map(lambda kv: (kv[0] % 2, kv[1]))
+        # Of many equal elements one too few is noticed; of different ones it would only be missing if it came again.
+        each | f"values of {name}" >> df.Map(lambda kv: (kv[0] % 2, kv[1] % 3))
         for name, each in grouped.items()
     ]
     total = flat | "flatten" >> df.Flatten() | "total" >> df.GroupByKey()
@@ -96,12 +131,22 @@ def splits_of(cluster: Cluster) -> list[RangeRow]:
     return [row for row in job.ranges.values() if row.split is not None]
 
 
+def has_retracted_some(cluster: Cluster) -> bool:
+    job = cluster.store.read_job(JOB)
+    assert job is not None
+    return any(row.keys is not None and row.position is not None for row in job.ranges.values())
+
+
 def go_over(cluster: Cluster, graph: PipelineGraph, update: Update) -> None:
-    """Go over to a pipeline, by way of the version that retracts, each time that it has come to rest."""
+    """Go over to a pipeline, by way of the version that retracts, whose workers all die when it has retracted some."""
     for _ in range(10):
         cluster.update(graph, update)
         if not cluster.is_retracting:
             return
+        cluster.run_until(lambda: has_retracted_some(cluster) or cluster.master.is_paused)
+        for process in cluster.workers:
+            if process is not None:
+                process.die()
         cluster.run_until(lambda: cluster.master.is_paused)
     raise AssertionError("the job never comes to the end of what it is to retract")
 
@@ -159,13 +204,13 @@ def test_the_rows_are_those_of_the_new_pipeline(
 
 def long(seed: int, crash_rate: float) -> None:
     """A run that has emitted much when it is updated, by small steps, and has much to read yet."""
-    script = [[(second * 7 % 100, second)] for second in range(150)]
-    found = retracted(script, 0, seed, crash_rate, 100)
+    script = [[(second * 7 % 100, second)] for second in range(80)]
+    found = retracted(script, 0, seed, crash_rate, 80)
     assert found is not None
     check_rows(*found, seed)
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", range(1, 3))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_much_is_retracted_in_pieces(seed: int, crash_rate: float) -> None:
     """Whoever goes on with a range goes on from the mark."""
@@ -206,9 +251,9 @@ def test_breakages_are_found(
 
     def is_found(seed: int) -> bool:
         try:
-            long(seed, 0.1)
+            long(seed, 0.0)
         except (AssertionError, DataflowError, SimulationError):
             return True
         return False
 
-    assert any(is_found(seed) for seed in range(1, 9))
+    assert any(is_found(seed) for seed in range(1, 5))
