@@ -36,6 +36,11 @@ def run(asked: argparse.Namespace) -> None:
             "--allow-loss, --renamed and --retract-removed are about an update, and none was asked for",
             hint="give --update too; --plan shows what it would do",
         )
+    if asked.former is not None and not asked.retract_removed:
+        raise PipelineError(
+            "--former is what --retract-removed needs, and that was not given",
+            hint="give --retract-removed too, or leave --former out",
+        )
     pipeline = _pipeline(asked.pipeline, options)
     if asked.plan:
         _print_plan(pipeline, asked)
