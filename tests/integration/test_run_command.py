@@ -54,7 +54,11 @@ def test_a_module_in_this_directory_is_run(
 ) -> None:
     (tmp_path / "doubling.py").write_text(MODULE)
     shown = dataflow("run", "doubling:pipeline", "--runner", runner, "--no-show-progress")
-    assert shown == "job doubles: finished\n"
+    # On a busy machine a worker may be missing for so long that this is logged.
+    assert [line for line in shown.splitlines() if line.startswith("job ")] == [
+        "job doubles: finished"
+    ]
+    assert "Traceback" not in shown
     with psycopg.connect(store_dsn) as connection:
         assert sorted(connection.execute("SELECT n FROM doubles").fetchall()) == [
             (n,) for n in range(0, 10, 2)
