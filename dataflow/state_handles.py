@@ -11,16 +11,15 @@ Names are Apache Beam's (`apache_beam.transforms.userstate`; of maps, its Java S
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, MutableMapping
 from datetime import datetime
-from operator import itemgetter
 from typing import Any, Protocol
 
 import attrs
 
 from dataflow.combine_fn import CombineFn
 from dataflow.errors import PipelineError
+from dataflow.paged_state import Paged, PagedBag, PagedList, PagedMap, insert_by_time, span_of
 from dataflow.user_state import (
     HOLD,
     TTL,
@@ -39,7 +38,8 @@ from windowing.errors import error_text
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import TimestampLike, to_datetime, to_timestamp_us
 
-_TIME_US = itemgetter(0)
+#: Asked for by the class itself, as `isinstance` of an abstract one takes long for what is done with each element.
+_PAGED_TYPES: frozenset[type] = frozenset((PagedBag, PagedMap, PagedList))
 
 
 @attrs.frozen
@@ -96,7 +96,9 @@ class _State:
 
     def clear(self) -> None:
         """Delete all of it."""
-        self._values.pop(self._name, None)
+        found = self._values.pop(self._name, None)
+        if type(found) in _PAGED_TYPES:
+            found.drop()
         if self._lifetime is not None:
             self._lifetime.end()
 
@@ -142,7 +144,7 @@ class BagState(_State):
 class _Hashed(_State):
     """What is kept as a dict: of these, unlike sets, the order is the same in every process."""
 
-    def _found(self) -> dict[Any, Any]:
+    def _found(self) -> dict[Any, Any] | PagedMap:
         return self._values.get(self._name) or {}
 
     def _has(self, key: Any) -> bool:
@@ -306,7 +308,10 @@ class OrderedListState(_State):
             )
         time, value = element
         time_us, entries = to_timestamp_us(time), self._values.setdefault(self._name, [])
-        entries.insert(bisect_right(entries, time_us, key=_TIME_US), (time_us, value))
+        if isinstance(entries, list):
+            insert_by_time(entries, time_us, value)
+        else:
+            entries.add(time_us, value)
         self._wrote()
 
     def read(self) -> list[tuple[datetime, Any]]:
@@ -323,7 +328,10 @@ class OrderedListState(_State):
         Raises:
             TimeError: one is not an instant.
         """
-        return _dated(self._entries()[self._range(start, end)])
+        entries, start_us, end_us = self._entries(), to_timestamp_us(start), to_timestamp_us(end)
+        if isinstance(entries, list):
+            return _dated(entries[span_of(entries, start_us, end_us)])
+        return _dated(entries.between(start_us, end_us))
 
     def clear_range(self, start: TimestampLike, end: TimestampLike) -> None:
         """Delete the pairs from an instant on, and before another.
@@ -335,23 +343,25 @@ class OrderedListState(_State):
         Raises:
             TimeError: one is not an instant.
         """
-        entries = self._entries()
-        found = self._range(start, end)
-        if found.start == found.stop:
+        entries, start_us, end_us = self._entries(), to_timestamp_us(start), to_timestamp_us(end)
+        if not _removed(entries, start_us, end_us):
             return
-        del entries[found]
         if entries:
             self._wrote()
         else:
             self.clear()
 
-    def _entries(self) -> list[tuple[int, Any]]:
+    def _entries(self) -> list[tuple[int, Any]] | PagedList:
         return self._values.get(self._name) or []
 
-    def _range(self, start: TimestampLike, end: TimestampLike) -> slice:
-        entries = self._entries()
-        first = bisect_left(entries, to_timestamp_us(start), key=_TIME_US)
-        return slice(first, max(first, bisect_left(entries, to_timestamp_us(end), key=_TIME_US)))
+
+def _removed(entries: list[tuple[int, Any]] | PagedList, start_us: int, end_us: int) -> bool:
+    """Delete pairs by time; returns whether there were any."""
+    if not isinstance(entries, list):
+        return entries.remove(start_us, end_us)
+    before = len(entries)
+    del entries[span_of(entries, start_us, end_us)]
+    return len(entries) < before
 
 
 def _dated(entries: Iterable[tuple[int, Any]]) -> list[tuple[datetime, Any]]:
@@ -446,6 +456,19 @@ def _key_of(name: str, version: int) -> Any:
     return name if version == 1 else (VERSION, name, version)
 
 
+def paged_kinds(specs: Iterable[StateSpec]) -> dict[Any, type[Paged]]:
+    """What stands for state in pages, by the key of the state; state of other kinds is one value.
+
+    Args:
+        specs: of all state of a DoFn.
+    """
+    return {
+        _key_of(spec.name, spec.version): _PAGED[type(spec)]
+        for spec in specs
+        if type(spec) in _PAGED
+    }
+
+
 def _migrated(spec: StateSpec, values: dict[Any, Any]) -> Any:
     """The key of a piece of state in its version, after it was brought up to date if it is of an older one."""
     key = _key_of(spec.name, spec.version)
@@ -457,7 +480,9 @@ def _migrated(spec: StateSpec, values: dict[Any, Any]) -> Any:
             for version in range(older, spec.version):
                 kept = _in_next_version(spec, version, kept)
             # Only now, so that a migration that has failed finds the state as it was.
-            del values[older_key]
+            before = values.pop(older_key)
+            if isinstance(before, Paged):
+                before.drop()
             values[key] = kept
             break
     return key
@@ -488,4 +513,11 @@ _HANDLES: dict[type[StateSpec], type[_State]] = {
     SetStateSpec: SetState,
     MapStateSpec: MapState,
     OrderedListStateSpec: OrderedListState,
+}
+
+_PAGED: dict[type[StateSpec], type[Paged]] = {
+    BagStateSpec: PagedBag,
+    SetStateSpec: PagedMap,
+    MapStateSpec: PagedMap,
+    OrderedListStateSpec: PagedList,
 }

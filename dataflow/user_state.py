@@ -6,7 +6,8 @@ A *spec* names a piece of state or a timer; it is a value, kept on the class or 
 or timer of one key and window, for the duration of one call.
 
 State is kept for each key and window, and freed when the window has expired (end of window + allowed lateness).
-Values are pickled with the rest of the key's state at each commit, so they must be plain data.
+Values are pickled when they are committed, so they must be plain data.  What a step changes is written: of a bag, set,
+map or ordered list that is large the part that has changed, of all else of the key all.
 
 Names are Apache Beam's (`apache_beam.transforms.userstate`).  MillWheel, sections 3.2 (persistent state) and 4.5
 (timers).

@@ -23,6 +23,7 @@ from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
 from dataflow.key_forms import key_of_form
+from dataflow.paged_state import PagedBag, PagedList, PagedMap
 from dataflow.serialization import read_as, written_as
 from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
@@ -71,6 +72,9 @@ ATTRS: dict[str, type] = {
 OTHERS: dict[str, tuple[type, tuple[str, ...]]] = {
     "view": (View, ("contents",)),
     "with views": (WithViews, ("element", "views")),
+    "paged bag": (PagedBag, PagedBag.FIELDS),
+    "paged map": (PagedMap, PagedMap.FIELDS),
+    "paged list": (PagedList, PagedList.FIELDS),
 }
 #: Classes of names, by their tags.
 ENUMS: dict[str, type[Enum]] = {"pane timing": PaneTiming, "time domain": TimeDomain}

@@ -7,7 +7,7 @@ import attrs
 from hypothesis import strategies as st
 
 import dataflow as df
-from runners.core.ground.cells import CellId, LateArrival
+from runners.core.ground.cells import CellId, LateArrival, PageId
 from runners.core.ground.dead_letters import DeadLetter
 from runners.core.ground.timers import Timers
 from runners.core.stages.grouping import GroupingStage
@@ -289,6 +289,7 @@ class Engine:
         is_time_sorted: bool = False,
         tries: int | None = None,
         handled: Mapping[str, Any] | None = None,
+        page_bytes: int | None = None,
     ) -> "Engine":
         """Of one DoFn; ``handled`` are the arguments of its `with_exception_handling`, if it has that."""
         pipeline = df.Pipeline(DirectRunner())
@@ -299,14 +300,17 @@ class Engine:
             transform = transform.with_exception_handling(**handled)
         collection | "stateful" >> transform
         execution = plan(pipeline.graph())
-        return cls(
-            GroupingStage(
-                execution,
-                execution.stages["stateful"],
-                is_time_sorted=is_time_sorted,
-                tries=tries,
-            )
+        stage = GroupingStage(
+            execution, execution.stages["stateful"], is_time_sorted=is_time_sorted, tries=tries
         )
+        engine = cls(stage)
+        if page_bytes is not None:
+            stage.keep_in_pages(page_bytes, engine.need_pages)
+        return engine
+
+    def need_pages(self, page_ids: Sequence[PageId]) -> None:
+        """Pages that are not among the cells are nowhere."""
+        raise AssertionError(f"there is no {page_ids[0]}")
 
     def add(self, *elements: tuple[Any, Window, Any, int]) -> None:
         """Key, window, value and event time of elements that come in one bundle."""

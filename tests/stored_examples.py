@@ -33,6 +33,7 @@ from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
+from dataflow.paged_state import PagedBag, PagedList, PagedMap
 from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
@@ -45,6 +46,8 @@ from runners.core.ground.cells import (
     EmittedPane,
     LateArrival,
     LateElement,
+    Page,
+    PageId,
     WindowState,
     WindowTimers,
 )
@@ -60,6 +63,7 @@ from runners.millwheel.cell_codec import (
     decode_cell_id,
     decode_timer,
     encode_cell_key,
+    encode_page_key,
     encode_window,
 )
 from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
@@ -291,12 +295,17 @@ MERGING = MergingState(
     [("value", 7, LATE_PANE, 1, SECOND), ("other", 8, NO_FIRING, 1, FIRST)],
     TriggerTimers(60_000_000, None),
 )
+#: Of a state of each kind, what is left where the rest is in pages.
+KEYED_IN_PAGES = KeyedState({"bag": PagedBag(2, ["z"]), "list": PagedList(), "count": 5})
+PAGE = Page(["x", "y"])
 CELLS = [
     (("k", FIRST), STATE),
     (("k", SECOND), None),
     (("l", FIRST), WindowState()),
     ((("tuple", 1), None), {FIRST: STATE, SECOND: COMPOSITE}),
     (("m", FIRST), KEYED),
+    (PageId("m", FIRST, "names", 0), PAGE),
+    (PageId("m", FIRST, ("version", "names", 2), 1), None),
 ]
 TIMERS = [
     ((("k", FIRST), FIRST, TimeDomain.EVENT), 60_000_000),
@@ -364,6 +373,9 @@ VALUES: dict[str, Any] = {
     "windowed value": df.WindowedValue("x", NOON, FIRST),
     "view": View([("k", 1)]),
     "with views": WithViews("x", (View([1]), View([]))),
+    "paged bag": PagedBag(2, ["z"]),
+    "paged map": PagedMap(3, 4, 5, 99, {}),
+    "paged list": PagedList(),
     "emitted": EmittedPane("x", 59_999_999, FIRST, LATE_PANE, {"Map(guess)": [[5], []]}),
     "pane timing": PaneTiming.LATE,
     "time domain": TimeDomain.PROCESSING,
@@ -557,6 +569,8 @@ EXAMPLES: dict[str, Example] = {
     ),
     "cell of a stateful DoFn": _example(KEYED, encode_cell, decode_cell),
     "cell of a stateful DoFn in windows that merge": _example(MERGING, encode_cell, decode_cell),
+    "cell of a stateful DoFn, in pages": _example(KEYED_IN_PAGES, encode_cell, decode_cell),
+    "page": _example(PAGE, encode_cell, decode_cell),
     "journal, changes": _example((CELLS, TIMERS), _changes, lambda blob: tuple(_entry(blob))),
     "journal, whole": _example(Whole([COLUMNS]), encode_whole, _entry),
     "journal, released": _example(Released([FIRST, SECOND]), encode_released, _entry),
@@ -622,6 +636,11 @@ EXAMPLES: dict[str, Example] = {
     "key of a cell": _example(
         ("k", Window(-1, 1 << 40)),
         lambda value: encode_cell_key(value[1], encode_key(value[0])),
+        lambda blob: decode_cell_id(blob, is_merging=False),
+    ),
+    "key of a page": _example(
+        ("k", FIRST),
+        lambda value: encode_page_key("names", 3, encode_cell_key(value[1], encode_key(value[0]))),
         lambda blob: decode_cell_id(blob, is_merging=False),
     ),
     "key of a cell of windows that merge": _example(

@@ -1,18 +1,22 @@
 """Names of cells and timers of the semantic core as the store's bytes; cells themselves are `runners.stored.cells`.
 
 A cell key is the window's bounds (nothing where windows merge, because the cell is per key) followed by the encoded
-key; a timer's tag is the bounds of its window.
+key; a timer's tag is the bounds of its window.  The key of a page of a cell is a mark that no cell key begins with,
+which state and which page it is, and the cell key.
 """
 
 import struct
+from hashlib import blake2b
+from typing import Any
 
 from dataflow.coders import decode_key
 from runners.core.ground.cells import CellId, TimerId
-from runners.millwheel.store.port import StoredTimer
+from runners.millwheel.store.port import PAGE_MARK, StoredTimer
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
 
 _BOUNDS = struct.Struct(">qq")
+_PAGE = struct.Struct(">c8sQ")
 
 
 def encode_window(window: Window) -> bytes:
@@ -41,11 +45,30 @@ def decode_cell_id(cell_key: bytes, *, is_merging: bool) -> CellId:
     Args:
         cell_key: as `encode_cell_key` makes it.
         is_merging: whether cells have all windows of their key.
+
+    Returns:
+        The cell; if it is the key of a page, the cell that this is of.
     """
+    if cell_key.startswith(PAGE_MARK):
+        cell_key = cell_key[_PAGE.size :]
     if is_merging:
         return decode_key(cell_key), None
     bounds, encoded_key = cell_key[: _BOUNDS.size], cell_key[_BOUNDS.size :]
     return decode_key(encoded_key), decode_window(bounds)
+
+
+def encode_page_key(state: Any, number: int, cell_key: bytes) -> bytes:
+    """The store's key of a page.
+
+    Args:
+        state: the name of the state, or a tuple of the names and numbers that it is made of.
+        number: of the page.
+        cell_key: of the cell that the state is of.
+    """
+    name = state if isinstance(state, str) else "\0".join(map(str, state))
+    # Names have any length, and the key of a row must not.
+    digest = blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
+    return _PAGE.pack(PAGE_MARK, digest, number) + cell_key
 
 
 def decode_timer(timer: StoredTimer, *, is_merging: bool) -> TimerId:

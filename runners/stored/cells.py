@@ -1,4 +1,4 @@
-"""Cells as bytes: the state of a window, of all windows of a key that merge, or of a stateful DoFn, in either.
+"""Cells as bytes: the state of a window, of all windows of a key that merge, or of a stateful DoFn, in either; pages.
 
 A cell is a list that begins with its kind.  Users' own values in it (accumulators, elements, state, what has been
 emitted and may be retracted) are collected in the order in which they occur, and are one pickle for all cells of a
@@ -15,6 +15,7 @@ from runners.core.ground.cells import (
     UNTOUCHED,
     Cell,
     EmittedPane,
+    Page,
     WindowState,
     WindowTimers,
 )
@@ -26,14 +27,14 @@ from windowing.pane import PaneInfo, PaneTiming
 from windowing.window import Window
 
 CELL = "cell"
-_WINDOW, _WINDOWS, _KEYED, _MERGING = 0, 1, 2, 4
+_WINDOW, _WINDOWS, _KEYED, _PAGE, _MERGING = range(5)
 _TIMINGS = {timing.value: timing for timing in PaneTiming}
 _INT64 = 1 << 63
 #: Makes a named tuple; faster than its class, which calls it.
 _new = tuple.__new__
 
 
-def encode_cell(cell: Cell | KeyedState | MergingState) -> bytes:
+def encode_cell(cell: Cell | KeyedState | MergingState | Page) -> bytes:
     """A cell by itself, as the table of cells stores it.
 
     Raises:
@@ -68,6 +69,9 @@ def cell_fields(cell: Any, own: list[Any]) -> Sequence[Any]:
         return _keyed_fields(cell, own)
     if kind is MergingState:
         return _merging_fields(cell, own)
+    if kind is Page:
+        # By itself, as it is measured by its bytes.
+        return (_PAGE, cell.pack())
     states = [
         (window_fields(window, own), *_state_fields(state, own)) for window, state in cell.items()
     ]
@@ -88,6 +92,8 @@ def cell_of(fields: list[Any], own: Own) -> Any:
         return _keyed_of(fields, own)
     if kind == _MERGING:
         return _merging_of(fields, own)
+    if kind == _PAGE:
+        return Page(packed=fields[1])
     cell: dict[Window, WindowState] = {}
     for each in fields[1]:
         # The window first: its values were appended before those of its state.
@@ -232,7 +238,9 @@ def _keyed_of(fields: list[Any], own: Own) -> KeyedState:
         times_us, panes, signs = backlog
         found_panes = map(pane_of, panes)
         inputs = list(zip(own(), times_us, found_panes, signs, strict=True))
-    return KeyedState(values, found, inputs, TriggerTimers(*engine_timers))
+    cell = KeyedState(values, found, inputs, TriggerTimers(*engine_timers))
+    cell.find_pages()
+    return cell
 
 
 def _merging_fields(cell: MergingState, own: list[Any]) -> tuple[Any, ...]:

@@ -43,8 +43,13 @@ class Format:
         return frozenset(numbers)
 
 
+def _from_1(_kind: str, fields: list[Any]) -> list[Any]:
+    """The fields of format 1, in which there were no pages: all else is as it was."""
+    return fields
+
+
 #: The format that this code writes.
-FORMAT = Format(number=1)
+FORMAT = Format(number=2, readers={1: _from_1})
 
 _current = FORMAT
 _encode = msgspec.msgpack.Encoder().encode

@@ -8,7 +8,7 @@ nothing is buffered any more.
 from collections.abc import Sequence
 from typing import Any
 
-from runners.core.ground.cells import CellId, TimerId
+from runners.core.ground.cells import CellId, PageId, TimerId
 from runners.core.partials.partial import Partial
 from runners.core.stages.entries import Changes, Released, Whole
 from runners.stored.cells import cell_fields, cell_of
@@ -58,18 +58,18 @@ def _encoded(
     places = _Places()
     numbers, window_number = places.keys, places.window_number
     cells_found = []
-    for (key, window), cell in cells:
-        cells_found.append(
-            (
-                numbers.setdefault(key, len(numbers)),
-                None if window is None else window_number(window),
-                None if cell is None else cell_fields(cell, own),
-            )
+    for cell_id, cell in cells:
+        window = cell_id[1]
+        found: tuple[Any, ...] = (
+            numbers.setdefault(cell_id[0], len(numbers)),
+            None if window is None else window_number(window),
+            None if cell is None else cell_fields(cell, own),
         )
+        cells_found.append(found if len(cell_id) == 2 else found + cell_id[2:])
     timers_found = []
-    for ((key, window), about, domain), fire_us in timers:
-        number = numbers.setdefault(key, len(numbers))
-        at = None if window is None else window_number(window)
+    for (timed, about, domain), fire_us in timers:
+        number = numbers.setdefault(timed[0], len(numbers))
+        at = None if timed[1] is None else window_number(timed[1])
         timers_found.append((number, at, window_number(about), domain, fire_us))
     keys = keys_column(list(numbers), own, is_plain=is_plain)
     windows = windows_column(places.all_windows, own)
@@ -99,17 +99,21 @@ class _Places:
 def _changes_of(fields: list[Any]) -> Changes:
     key_column, window_column, cells, timers, blob_of_own = fields
     own = own_of(blob_of_own)
-    states = [None if fields is None else cell_of(fields, own) for _, _, fields in cells]
+    states = [None if each[2] is None else cell_of(each[2], own) for each in cells]
     keys, windows = keys_of(key_column, own), windows_from(window_column, own)
-    found = [
-        ((keys[key], None if window is None else windows[window]), state)
-        for (key, window, _), state in zip(cells, states, strict=True)
-    ]
+    found: list[tuple[CellId, Any]] = []
+    for (key, window, _, *page), state in zip(cells, states, strict=True):
+        cell_id = keys[key], None if window is None else windows[window]
+        found.append((_page_id(cell_id, *page) if page else cell_id, state))
     set_timers: list[tuple[TimerId, int | None]] = []
     for key, window, about, domain, fire_us in timers:
-        cell_id = keys[key], None if window is None else windows[window]
-        set_timers.append(((cell_id, windows[about], _DOMAINS[domain]), fire_us))
+        of_cell = keys[key], None if window is None else windows[window]
+        set_timers.append(((of_cell, windows[about], _DOMAINS[domain]), fire_us))
     return Changes(found, set_timers)
+
+
+def _page_id(cell_id: tuple[Any, Window | None], state: Any, number: int) -> PageId:
+    return PageId(*cell_id, state if type(state) is str else tuple(state), number)
 
 
 def encode_whole(entry: Whole) -> bytes:

@@ -266,6 +266,51 @@ class _KeysOfState(df.DoFn):
             yield key, 3 if element[0] == key else 0
 
 
+class _LargeState(df.DoFn):
+    """Keeps thousands of entries of each kind, and says what it has in the end."""
+
+    bag, seen = df.BagStateSpec("bag"), df.SetStateSpec("set")
+    names, times = df.MapStateSpec("map"), df.OrderedListStateSpec("list")
+
+    def process(
+        self,
+        element: tuple[str, int],
+        /,
+        bag: Any = df.DoFn.StateParam(bag),
+        seen: Any = df.DoFn.StateParam(seen),
+        names: Any = df.DoFn.StateParam(names),
+        times: Any = df.DoFn.StateParam(times),
+    ) -> None:
+        """Add a thousand entries, and remove some."""
+        for number in range(1_000 * element[1], 1_000 * element[1] + 1_000):
+            bag.add(number)
+            seen.add(number)
+            names.put(str(number), number)
+            times.add((number, number))
+        seen.remove(1_000 * element[1])
+        names.remove("5")
+
+    @df.on_window_expiration
+    def last(
+        self,
+        bag: Any = df.DoFn.StateParam(bag),
+        seen: Any = df.DoFn.StateParam(seen),
+        names: Any = df.DoFn.StateParam(names),
+        times: Any = df.DoFn.StateParam(times),
+    ) -> Iterator[Any]:
+        """What there is of each kind."""
+        yield len(bag.read()), sum(bag.read())
+        yield len(seen.read()), seen.contains(4_321)
+        yield len(names.keys()), names.get("4321")
+        yield [value for _, value in times.read_range(3_999, 4_002)]
+
+
+def _large_state(p: df.Pipeline) -> df.PCollection[Any]:
+    pairs: df.PCollection[Any] = p | df.Create([("a", number) for number in range(8)])
+    found: df.PCollection[Any] = pairs | df.ParDo(_LargeState())
+    return found
+
+
 def _keys_of_classes(p: df.Pipeline) -> df.PCollection[Any]:
     """Keys of unlike classes that Python calls equal are not in one bundle."""
     given = [*KINDS_OF_KEYS, *SCALARS_OF_NUMPY]
@@ -620,6 +665,11 @@ PROGRAMS: Sequence[Program] = (
     Program("CoGroupByKey", _co_group, [("a", [1, 3], ["x"]), ("b", [2], [])]),
     Program("Reshuffle", _reshuffle, [("a", 1), ("b", 2), ("a", 3)]),
     Program("BatchElements", _batches, range(100)),
+    Program(
+        "state of thousands of entries",
+        _large_state,
+        [(8_000, 31_996_000), (7_992, True), (7_999, 4_321), [3_999, 4_000, 4_001]],
+    ),
     Program(
         "GroupIntoBatches",
         _group_into_batches,

@@ -75,6 +75,7 @@ from tests.conformance.broken_adapters.on_postgres import (
 )
 from tests.conformance.broken_adapters.reading import (
     DividesTheCellsOfAHash,
+    HandsOutPages,
     LooksAtOneTokenOnly,
     LooksAtTheTokenFirst,
     ReadsOneCell,
@@ -245,6 +246,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (NumbersAllRequestsTogether, "requests_are_numbered_for_each_job"),
         (NumbersAllJobsTogether, "signals_are_numbered_for_each_job"),
         (DividesTheCellsOfAHash, "pages_are_all_cells_in_order"),
+        (HandsOutPages, "pages_of_state_are_read_by_their_keys_alone"),
         (KnowsRangesFromItsFirstCommit, "a_commit_may_name_ranges_that_others_have_made"),
         (SendsToAnybody, "a_range_that_nobody_has_made_is_refused"),
         (LooksAtOneTokenOnly, "a_former_owner_reads_nothing"),

@@ -4,6 +4,7 @@ What every store must do is in tests/conformance; here is what only a server can
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -455,3 +456,26 @@ def test_hot_tables_are_never_scanned(connect: Connect, admin: psycopg.Connectio
     while admin.execute(published).fetchone() < (19,):  # type: ignore[operator]
         time.sleep(0.01)
     assert admin.execute(scanned).fetchall() == []
+
+
+def test_a_forked_process_reads_on_a_connection_of_its_own(connect: Connect) -> None:
+    """User code on trial reads state; what the process that waits for it sends and reads is not disturbed."""
+    store = connect()
+    bundle = owned(store)
+    value = b"v" * 100_000
+    production = bundle(1, cells=[CellWrite("count", 7, b"large", value)])
+    assert store.commit(production) == Committed()
+    tokens = {fence.range_id: fence.token for fence in production.fences}
+
+    def is_read() -> bool:
+        found = store.read_cells(JOB, "count", tokens, [(7, b"large")])
+        return found == {(7, b"large"): value}
+
+    assert is_read()
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if is_read() else 1)
+        assert is_read()
+        assert os.waitpid(child, 0)[1] == 0
+        assert is_read()

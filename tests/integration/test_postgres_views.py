@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataflow.coders import encode_key, hash_key
-from runners.millwheel.cell_codec import encode_cell_key, encode_window
+from runners.millwheel.cell_codec import encode_cell_key, encode_page_key, encode_window
 from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import (
@@ -144,6 +144,25 @@ def test_a_key_is_shown_otherwise_than_a_window_and_a_key(
             (encode_cell_key(window, encoded),),
         ).fetchone()
         assert row == (window is not None, shown(key))
+
+
+def test_pages_are_rows_of_the_key_and_window_that_their_state_is_of(
+    store: PostgresStore, person: psycopg.Connection[Any]
+) -> None:
+    encoded = encode_key(("k", 1))
+    for key_hash, window in ((1, HOUR), (2, None)):
+        cell_key = encode_cell_key(window, encoded)
+        pages = [encode_page_key("seen", number, cell_key) for number in (0, 1 << 40)]
+        writes = [CellWrite("count", key_hash, key, b"12") for key in (cell_key, *pages)]
+        commit(store, cells=writes)
+
+    rows = person.execute(
+        "SELECT key, window_end, value_bytes, is_page FROM dataflow.readable_cells ORDER BY 2, 4"
+    ).fetchall()
+    shown_key, end = '("k", 1)', NOON + timedelta(hours=1)
+    assert rows == [
+        (shown_key, at, 2, is_page) for at in (end, None) for is_page in (False, True, True)
+    ]
 
 
 def test_views_of_what_commits_write(store: PostgresStore, person: psycopg.Connection[Any]) -> None:

@@ -25,6 +25,8 @@ WINDOW, SILENT = 300, 20
 WAITING = df.BagStateSpec("waiting")
 NUMBER = df.CombiningValueStateSpec("number", df.CountCombineFn())
 BEFORE = df.ReadModifyWriteStateSpec("before")
+NOTES, BY_VALUE = df.BagStateSpec("notes"), df.MapStateSpec("by value")
+BY_TIME = df.OrderedListStateSpec("by time")
 FLUSH = df.TimerSpec("flush", df.TimeDomain.PROCESSING)
 CLOSE = df.TimerSpec("close", df.TimeDomain.EVENT)
 SILENCE = df.TimerSpec("silence", df.TimeDomain.EVENT)
@@ -90,6 +92,42 @@ class InOrder(df.DoFn):
         yield key, f"silent since {before.read()} at {at:%H:%M:%S}"
 
 
+class Remembering(df.DoFn):
+    """Keeps so much of each user and window that it is in pages, and uses some of it for each element."""
+
+    requires_time_sorted_input = True
+
+    def process(
+        self,
+        element: tuple[str, int],
+        /,
+        at: datetime = df.DoFn.TimestampParam,
+        notes: Any = df.DoFn.StateParam(NOTES),
+        by_value: Any = df.DoFn.StateParam(BY_VALUE),
+        by_time: Any = df.DoFn.StateParam(BY_TIME),
+    ) -> Iterator[Any]:
+        _, value = element
+        notes.add(f"{value:01000}")
+        yield element[0], (by_value.get(value) or "none")[-9:]
+        by_value.put(value, f"{at:%H:%M:%S}".rjust(2_000))
+        by_time.add((at, str(value).rjust(2_000)))
+        if value % 10 == 0:
+            by_value.remove(value + 1)
+            by_time.clear_range(at - timedelta(seconds=60), at - timedelta(seconds=40))
+
+    @df.on_window_expiration
+    def last(
+        self,
+        key: str = df.DoFn.KeyParam,
+        notes: Any = df.DoFn.StateParam(NOTES),
+        by_value: Any = df.DoFn.StateParam(BY_VALUE),
+        by_time: Any = df.DoFn.StateParam(BY_TIME),
+    ) -> Iterator[Any]:
+        values = [value.strip() for value in by_value.values()]
+        times = [value.strip() for _, value in by_time.read()]
+        yield key, f"{[int(note) for note in notes.read()]} {by_value.keys()} {values} {times}"
+
+
 def row(
     result: tuple[str, Any],
     window: df.Window = df.DoFn.WindowParam,
@@ -99,7 +137,7 @@ def row(
 
 
 COLUMNS = {"key": str, "start": datetime, "at": datetime, "value": str}
-TABLES = ("sums", "closed", "in_order", "last_three")
+TABLES = ("sums", "closed", "in_order", "last_three", "remembered")
 
 
 def build(p: df.Pipeline, events: Path) -> None:
@@ -117,6 +155,7 @@ def build(p: df.Pipeline, events: Path) -> None:
         "sums": flushed.main | "sum" >> df.CombinePerKey(sum),
         "closed": flushed.closed,
         "in_order": pairs | "in order" >> df.ParDo(InOrder()),
+        "remembered": pairs | "remember" >> df.ParDo(Remembering()),
         "last_three": pairs | "threes" >> df.CountWindows(3, period=2, time_sorted=True),
     }
     for name, result in results.items():
@@ -145,7 +184,8 @@ def rows_of(result: df.PipelineResult) -> dict[str, list[str]]:
     "engine",
     [
         partial(BatchRunner, partitions=3),
-        partial(StreamingRunner, records_per_second=4_000),
+        # Nothing stays in memory between two steps: state, and what is in pages of it, is read again for each.
+        partial(StreamingRunner, records_per_second=4_000, state_cache_bytes=0),
     ],
     ids=["batch", "streaming"],
 )

@@ -250,5 +250,5 @@ def test_state_is_what_plain_python_has(
                 model.forget()
 
     assert expected == [value for value, _, _ in engine.outputs]
-    kept = {key for (key, _), cell in engine.cells.items() if cell.values}
+    kept = {cell_id[0] for cell_id, cell in engine.cells.items() if cell.values}
     assert {key for key, model in models.items() if model.state} == kept

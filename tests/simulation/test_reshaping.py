@@ -156,14 +156,14 @@ def compaction(fences: list[Fence], taken: Mapping[RangeId, TakenRange]) -> Prod
         entry = decode_entry(payload, None)
         assert isinstance(entry, Changes)
         changed_cells, changed_timers = entry
-        for (key, window), cell in changed_cells:
-            encoded = codec.encode(key)
-            cell_key = encode_cell_key(window, encoded.encoded)
+        for cell_id, cell in changed_cells:
+            encoded = codec.encode(cell_id[0])
+            cell_key = encode_cell_key(cell_id[1], encoded.encoded)
             value = None if cell is None else encode_cell(cell)
             cells.append(CellWrite("count", encoded.hash, cell_key, value))
-        for ((key, window), at, domain), fire_us in changed_timers:
-            encoded = codec.encode(key)
-            cell_key = encode_cell_key(window, encoded.encoded)
+        for (timed, at, domain), fire_us in changed_timers:
+            encoded = codec.encode(timed[0])
+            cell_key = encode_cell_key(timed[1], encoded.encoded)
             tag = encode_window(at)
             timers.append(TimerWrite("count", encoded.hash, cell_key, tag, domain, fire_us))
     compacted = {fence.range_id: fence.bundle - 1 for fence in fences}

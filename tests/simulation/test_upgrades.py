@@ -83,7 +83,10 @@ def test_code_that_does_not_read_it_refuses_and_changes_nothing() -> None:
 
     with (
         framing.writing(next_format(None)),
-        pytest.raises(StoredFormatError, match=r"job sim cannot be read: it is stored in format 1"),
+        pytest.raises(
+            StoredFormatError,
+            match=rf"job sim cannot be read: it is stored in format {FORMAT.number}",
+        ),
     ):
         simulation.cluster.upgrade()
     assert before == store.read_job(JOB)

@@ -22,7 +22,7 @@ from runners.errors import StoredFormatError
 from runners.millwheel.control.backfill_progress import BackfillState, backfill_state
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow
-from runners.stored.framing import Format, number_of, writing
+from runners.stored.framing import FORMAT, Format, number_of, writing
 from runners.stored.letters import stored_dead_mapping
 from runners.stored.partials import decode_partials
 from runners.stored.runs import REACHED, decode_parts, decode_shipped
@@ -198,7 +198,10 @@ def test_a_backfill_that_code_does_not_read_is_refused_and_nothing_is_changed() 
 
     with (
         writing(next_format(None)),
-        pytest.raises(StoredFormatError, match=r"job sim cannot be read: it is stored in format 1"),
+        pytest.raises(
+            StoredFormatError,
+            match=rf"job sim cannot be read: it is stored in format {FORMAT.number}",
+        ),
     ):
         backfill.run()
     assert before == job_of(store)

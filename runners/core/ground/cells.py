@@ -2,6 +2,9 @@
 
 A *cell* is the unit of state that is read and written together: one window of a key, or, where windows merge, all
 windows of a key.
+
+State of a cell that is large is beside it in *pages* (`dataflow.paged_state`), which are cells by themselves as far as
+reading and writing goes: a mapping of cells has both.
 """
 
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter
 from triggers.trigger import Progress
@@ -17,8 +21,24 @@ from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
 
-#: The key; and the window, where each window has a cell of its own.
-CellId = tuple[Any, Window | None]
+
+class PageId(NamedTuple):
+    """A page of the state of a cell.
+
+    Attributes:
+        key, window: of the cell.
+        state: the name of the state.
+        number: of the page, among those of the state.
+    """
+
+    key: Any
+    window: Window | None
+    state: Any
+    number: int
+
+
+#: The key; and the window, where each window has a cell of its own.  Where a mapping has pages too, one of these.
+CellId = tuple[Any, Window | None] | PageId
 #: One timer per cell, window and time domain.
 TimerId = tuple[CellId, Window, TimeDomain]
 
@@ -114,6 +134,51 @@ class WindowState:
     timers: WindowTimers = NO_TIMERS
     hold_us: int | None = None
     armed_for: Progress | None = attrs.field(default=None, eq=False, repr=False)
+
+
+class Page:
+    """A page: entries of the state of a cell, in memory, as bytes, or both.
+
+    Args:
+        entries: a list or dict; None: they are in ``packed`` alone.
+        packed: the same as bytes; None: they are made when they are asked for.
+    """
+
+    __slots__ = ("_entries", "_packed", "measured")
+
+    def __init__(self, entries: Any = None, packed: bytes | None = None) -> None:
+        self._entries, self._packed = entries, packed
+        #: How many bytes it had when its state last measured it; 0: it is new.
+        self.measured = 0 if packed is None else len(packed)
+
+    @property
+    def entries(self) -> Any:
+        """What is in it; not to be changed."""
+        if self._entries is None:
+            assert self._packed is not None
+            self._entries = loads(self._packed)
+        return self._entries
+
+    def change(self) -> Any:
+        """What is in it, to be changed at once."""
+        entries = self.entries
+        self._packed = None
+        return entries
+
+    def pack(self) -> bytes:
+        """What is in it as bytes.
+
+        Raises:
+            PipelineError: a value in it is not plain data.
+        """
+        if self._packed is None:
+            self._packed = dumps(self._entries)
+        return self._packed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Page) and self.entries == other.entries
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
 
 
 #: A cell: the state of its window, or of all windows of the key where they merge.

@@ -301,9 +301,9 @@ class Buffered(StreamCells):
         """Set cells and timers, whose windows become single, or partials."""
         if isinstance(entry, Changes):
             super().restore(entry, owner)
-            for (key, window), cell in entry.cells:
+            for cell_id, cell in entry.cells:
                 if cell is None and owner in self._buffered:
-                    self._buffered[owner].forget(key, window)
+                    self._buffered[owner].forget(cell_id[0], cell_id[1])
             set_timers = (timer for timer, fire_us in entry.timers if fire_us is not None)
             # Each timer is that of a cell.
             self.singles[owner].update(window for _, window, _ in set_timers)

@@ -95,7 +95,7 @@ class Cells(OpenWindows):
 
     def keys(self) -> Iterator[Any]:
         """The key of every cell."""
-        return (key for key, _ in self.cells)
+        return (cell_id[0] for cell_id in self.cells)
 
     def contents(self) -> Iterator[Entry]:
         """Every cell."""

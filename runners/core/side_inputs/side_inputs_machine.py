@@ -15,7 +15,9 @@ its last instant.  An element waits until all of its views are there.
 
 The cell of a shard is one for all windows (a `KeyedState`), as a view may belong to many.  It is changed, and written
 where state is durable, when a pane comes, when an element begins to wait, and where elements may be retracted; an
-element that finds its views changes nothing.
+element that finds its views changes nothing.  In a stream elements that wait, and views, are in pages as soon as they
+are large (`dataflow.paged_state`), so that what is written is what has changed; but for views that what was emitted is
+kept with.
 
 Reads no clock, touches no store, calls no user code but window functions.
 """
@@ -27,6 +29,7 @@ from typing import Any
 from dataflow.element_digests import element_digest
 from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
+from dataflow.paged_state import FEW, Paged, PagedBag, SizeWatch
 from dataflow.serialization import dumps
 from dataflow.views import View, WithViews
 from runners.core.ground.cells import (
@@ -35,11 +38,13 @@ from runners.core.ground.cells import (
     EmittedPane,
     LateArrival,
     LateElement,
+    Page,
     TimerId,
 )
 from runners.core.partials.folding import is_remembered
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
+from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there
 from runners.core.stateful.keyed_state import KeyedState
 from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
@@ -88,6 +93,18 @@ class SideInputsMachine:
         self.empty = [View([]) for _ in self.sides]
         #: The window of each side input that belongs to a window of elements.
         self.side_windows = lru_cache(maxsize=_WINDOWS_MAX)(self._side_windows)
+        #: How large a page is; None: nothing is put into pages.
+        self.page_bytes: int | None = None
+        self.need_pages: NeedPages = all_are_there
+
+    def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
+        """Have what is large kept in pages, which are among the cells.
+
+        Args:
+            page_bytes: how large a page should be.
+            need_pages: brings pages that are not among the cells there.
+        """
+        self.page_bytes, self.need_pages = page_bytes, need_pages
 
     @property
     def is_merging(self) -> bool:
@@ -135,14 +152,16 @@ class SideInputsMachine:
             step.fire(cell_id)
         return step.finish()
 
-    def holds(self, cell_id: CellId, cell: KeyedState | None) -> Iterator[tuple[Window, int]]:
+    def holds(
+        self, cell_id: CellId, cell: KeyedState | Page | None
+    ) -> Iterator[tuple[Window, int]]:
         """The windows of a cell that hold the watermark, and their holds in microseconds.
 
         Args:
             cell_id: of the cell.
-            cell: None: there is none.
+            cell: its state, or a page of it, which has no hold; None: there is none.
         """
-        return iter(() if cell is None else cell.values.get(HOLDS, {}).items())
+        return iter(cell.values.get(HOLDS, {}).items() if isinstance(cell, KeyedState) else ())
 
     def expiry_us(self, number: int, window: Window) -> int:
         """When the view of a window is forgotten: no element that belongs to it, and no pane, comes any more.
@@ -175,6 +194,8 @@ class _Step:
         self._watermark_us = clocks.watermark_us
         self._effects = Effects()
         self._born: set[CellId] = set()
+        #: The cells that have been looked at, whose pages are known.
+        self._begun: set[CellId] = set()
         #: The cells that have new panes, or of which time has passed; with the views before the panes.
         self._changed: dict[CellId, dict[tuple[int, Window], View | None]] = {}
 
@@ -195,9 +216,12 @@ class _Step:
                 continue
             views = self._part(cell_id, VIEWS)
             place = number, window
-            self._changed.setdefault(cell_id, {}).setdefault(place, views.get(place))
+            known = _whole(views.get(place))
+            self._changed.setdefault(cell_id, {}).setdefault(place, known)
             is_news = sign < 0 or contents or self._machine.sides[number].is_cumulative
-            if place not in views or is_news:
+            if known is None or is_news:
+                _drop(views.get(place))
+                _unmeasured(self._cells[cell_id], place)
                 # A pane that is retracted and not replaced leaves nothing.
                 views[place] = View(contents if sign > 0 else [])
 
@@ -206,9 +230,10 @@ class _Step:
         for cell_id, before in self._changed.items():
             views = self._cells[cell_id].values[VIEWS]
             for place, view in before.items():
-                if view is not None and dumps(view.contents) == dumps(views[place].contents):
+                now = _whole(views[place])
+                if view is not None and now is not view and _are_equal(view, now):
                     views[place] = view
-            changed = [place for place, view in before.items() if views[place] is not view]
+            changed = [place for place, view in before.items() if _whole(views[place]) is not view]
             self._retract(cell_id, changed)
             self._release(cell_id)
 
@@ -225,7 +250,7 @@ class _Step:
             self._note_late(cell_id, window, inputs)
             return
         elements = [(value, at, pane, sign) for ((_, value), at, pane, sign) in inputs]
-        views = self._views(self._cells.get(cell_id), places)
+        views = self._views(self._cell(cell_id), places)
         if views is not None:
             self._emit(cell_id, window, elements, views)
             return
@@ -236,7 +261,7 @@ class _Step:
 
     def fire(self, cell_id: CellId) -> None:
         """Do in the cell of a shard what is due because of the time."""
-        cell = self._cells.get(cell_id)
+        cell = self._cell(cell_id)
         if cell is None or cell_id in self._changed:
             return
         self._changed[cell_id] = {}
@@ -250,6 +275,8 @@ class _Step:
             self._forget_expired(cell_id, self._cells[cell_id])
         for cell_id in list(self._effects.touched):
             cell = self._cells[cell_id]
+            if self._machine.page_bytes is not None:
+                self._resize(cell_id, cell, self._machine.page_bytes)
             for name in [name for name, part in cell.values.items() if not part]:
                 del cell.values[name]
             if cell_id in self._changed and cell.values:
@@ -260,6 +287,64 @@ class _Step:
                 if cell_id in self._born:
                     del self._effects.touched[cell_id]
         return self._effects
+
+    def _cell(self, cell_id: CellId) -> KeyedState | None:
+        """The cell of a shard, whose pages can be used."""
+        cell: KeyedState | None = self._cells.get(cell_id)
+        if cell is not None and cell_id not in self._begun:
+            self._begun.add(cell_id)
+            paged = {
+                _state(name, place): each
+                for name in (WAITING, VIEWS)
+                for place, each in cell.values.get(name, {}).items()
+                if isinstance(each, Paged)
+            }
+            if paged:
+                self._pages_of(cell_id, cell).bind(paged)
+        return cell
+
+    def _pages_of(self, cell_id: CellId, cell: KeyedState) -> CellPages:
+        if cell.pages is None:
+            cell.pages = CellPages()
+        cell.pages.begin(cell_id, self._cells, self._machine.need_pages)
+        return cell.pages
+
+    def _resize(self, cell_id: CellId, cell: KeyedState, page_bytes: int) -> None:
+        """Put elements that wait, and views, into pages where they are large."""
+        waiting = cell.values.get(WAITING, {})
+        for window, elements in waiting.items():
+            if isinstance(elements, Paged):
+                elements.resize(page_bytes)
+            elif len(elements) >= FEW:
+                sizes = cell.sizes = cell.sizes or {}
+                nbytes = sizes.setdefault(window, SizeWatch()).nbytes(elements)
+                if nbytes is not None and nbytes > page_bytes:
+                    pages, state = self._pages_of(cell_id, cell), _state(WAITING, window)
+                    waiting[window] = PagedBag.of(elements, pages, state, nbytes, page_bytes)
+        views = {} if self._machine.remembers else cell.values.get(VIEWS, {})
+        for place, view in views.items():
+            if isinstance(view, View) and len(view.contents) >= FEW:
+                views[place] = self._paged(cell_id, cell, place, view, page_bytes)
+        if cell.pages is not None:
+            self._effects.touched.update(cell.pages.take_touched())
+
+    def _paged(
+        self,
+        cell_id: CellId,
+        cell: KeyedState,
+        place: tuple[int, Window],
+        view: View,
+        page_bytes: int,
+    ) -> Any:
+        """What stands for a view in the cell: the view itself, if it is small."""
+        sizes = cell.sizes = cell.sizes or {}
+        nbytes = sizes.setdefault(place, SizeWatch()).nbytes(view.contents)
+        if nbytes is None or nbytes <= page_bytes:
+            return view
+        contents, pages = list(view.contents), self._pages_of(cell_id, cell)
+        paged = PagedBag.of(contents, pages, _state(VIEWS, place), nbytes, page_bytes)
+        paged.made = view
+        return paged
 
     def _views(
         self, cell: KeyedState | None, places: Sequence[tuple[int, Window]]
@@ -274,7 +359,7 @@ class _Step:
             is_early = self._machine.waits_for_end and not self._machine.sides[number].fires_once
             if not is_over and (view is None or is_early):
                 return None
-            found.append(self._machine.empty[number] if view is None else view)
+            found.append(_whole(view) or self._machine.empty[number])
         return tuple(found)
 
     def _retract(self, cell_id: CellId, changed: Iterable[tuple[int, Window]]) -> None:
@@ -309,7 +394,10 @@ class _Step:
             places = tuple(enumerate(self._machine.side_windows(window)))
             views = self._views(cell, places)
             if views is not None:
-                self._emit(cell_id, window, waiting.pop(window), views)
+                elements = waiting.pop(window)
+                self._emit(cell_id, window, list(elements), views)
+                _drop(elements)
+                _unmeasured(cell, window)
 
     def _emit(
         self,
@@ -353,7 +441,7 @@ class _Step:
 
     def _part(self, cell_id: CellId, name: str) -> dict[Any, Any]:
         """A part of a cell that is about to be changed."""
-        cell = self._cells.get(cell_id)
+        cell = self._cell(cell_id)
         if cell is None:
             cell = self._cells[cell_id] = KeyedState()
             self._born.add(cell_id)
@@ -387,7 +475,8 @@ class _Step:
         views, emitted = values.get(VIEWS, {}), values.get(EMITTED, {})
         for place in [each for each in views if machine.expiry_us(*each) <= now_us]:
             self._part(cell_id, VIEWS)
-            del views[place]
+            _drop(views.pop(place))
+            _unmeasured(cell, place)
         for window in [each for each in emitted if machine.strategy.expiry_us(each) <= now_us]:
             self._part(cell_id, EMITTED)
             del emitted[window]
@@ -409,6 +498,43 @@ class _Step:
         for window in values.get(WAITING, {}):
             at_us += [_end_us(each) for each in machine.side_windows(window)]
         return min(each for each in at_us if each > self._watermark_us)
+
+
+def _state(name: str, place: Any) -> tuple[Any, ...]:
+    """The name by which a part of what a cell has is in pages.
+
+    Args:
+        name: of all such parts.
+        place: a window, or the number of a side input and a window of that.
+    """
+    number, window = (None, place) if isinstance(place, Window) else place
+    return (name, number, window.start_us, window.end_us)
+
+
+def _whole(known: View | PagedBag | None) -> View | None:
+    """A view, which may be in pages."""
+    if not isinstance(known, PagedBag):
+        return known
+    if known.made is None:
+        known.made = View(list(known))
+    view: View = known.made
+    return view
+
+
+def _drop(known: Any) -> None:
+    """Delete the pages of what is not in a cell any more, if it has any."""
+    if isinstance(known, Paged):
+        known.drop()
+
+
+def _unmeasured(cell: KeyedState, place: Any) -> None:
+    """Forget how large something was that is not in a cell any more."""
+    if cell.sizes is not None:
+        cell.sizes.pop(place, None)
+
+
+def _are_equal(one: View, other: View | None) -> bool:
+    return other is not None and dumps(one.contents) == dumps(other.contents)
 
 
 def _end_us(window: Window) -> int:

@@ -40,6 +40,7 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.retirement import divided
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
+from runners.core.stateful.cell_pages import NeedPages, PagesUnreadError, raising_unread
 from runners.core.stateful.merging_do_fn import MergingDoFnMachine
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
@@ -113,6 +114,19 @@ class GroupingStage:
         self._trial = self.executor.trial = trial
         if self._retired is not None:
             self._retired.trial = trial
+
+    def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
+        """Have state that is large, and is not a grouping's, kept in pages, which are among the cells.
+
+        Args:
+            page_bytes: how large a page should be.
+            need_pages: brings pages that are not among the cells there.
+        """
+        # The state of windows that merge is one cell, which is merged as a whole.
+        if isinstance(self.machine, StatefulDoFnMachine | SideInputsMachine) and not isinstance(
+            self.machine, MergingDoFnMachine
+        ):
+            self.machine.keep_in_pages(page_bytes, need_pages)
 
     def setup(self) -> None:
         """Call the setup of the user's code on this worker."""
@@ -246,7 +260,7 @@ class GroupingStage:
         if self._trial is None or not (is_stateful or self._tries is None):
             return self._run(act)
         try:
-            self._trial(act)
+            self._trial(partial(raising_unread, act))
         except TransformError:
             if self._tries is None or not isinstance(self.machine, StatefulDoFnMachine):
                 raise
@@ -265,6 +279,8 @@ class GroupingStage:
     def _naming_failures(self) -> Iterator[None]:
         try:
             yield
+        except PagesUnreadError as unread:
+            raise unread.error from unread
         except TransformError:
             raise
         except WindowError as error:

@@ -6,9 +6,11 @@ from typing import Any
 
 import attrs
 
+from dataflow.paged_state import Paged, SizeWatch
 from dataflow.user_state import HOLD, SetTimer, TimerName
 from runners.core.ground.timers import TimerQueue
 from runners.core.partials.stateful_inputs import Input
+from runners.core.stateful.cell_pages import CellPages
 from triggers.trigger import TriggerTimers
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
@@ -107,6 +109,8 @@ class KeyedState:
         called: timers that have fired because the window has expired.
         firings: the number of timers that have fired since the last element.
         is_over: whether the method for the expiration of the window has been called.
+        pages: the pages of ``values``; None: it has none.
+        sizes: of state that is not in pages and has some entries, by name; None: there is none.
     """
 
     values: dict[Any, Any] = attrs.field(factory=dict)
@@ -119,6 +123,21 @@ class KeyedState:
     called: set[TimerName] = attrs.field(factory=set, eq=False, repr=False)
     firings: int = attrs.field(default=0, eq=False, repr=False)
     is_over: bool = attrs.field(default=False, eq=False, repr=False)
+    pages: CellPages | None = attrs.field(default=None, eq=False, repr=False)
+    sizes: dict[Any, SizeWatch] | None = attrs.field(default=None, eq=False, repr=False)
+
+    def find_pages(self) -> None:
+        """Have state in pages find its pages, after the values have been read."""
+        if any(isinstance(value, Paged) for value in self.values.values()):
+            if self.pages is None:
+                self.pages = CellPages()
+            self.pages.bind(self.values)
+
+    def drop_pages(self) -> None:
+        """Delete the pages of all values, which go with them."""
+        for value in self.values.values():
+            if isinstance(value, Paged):
+                value.drop()
 
     @property
     def hold_us(self) -> int | None:

@@ -26,17 +26,19 @@ from typing import Any
 import attrs
 
 from dataflow.do_fn import TaggedOutput, TimestampedValue
-from dataflow.errors import TransformError
+from dataflow.errors import PipelineError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
+from dataflow.paged_state import FEW, Paged, SizeWatch
 from dataflow.serialization import dumps
-from dataflow.state_handles import handle_of
+from dataflow.state_handles import handle_of, paged_kinds
 from dataflow.stateful import stateful_signature
 from dataflow.typed_keys import emitted_key
 from dataflow.user_state import HOLD, TTL, TimerFamilySpec, TimerName
-from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, TimerId
+from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, Page, TimerId
 from runners.core.ground.element_text import shown
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
+from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there
 from runners.core.stateful.keyed_state import KeyedState, spec_name
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
 from triggers.clocks import Clocks
@@ -85,6 +87,21 @@ class StatefulDoFnMachine:
         self.is_retracted = is_retracted
         self._can_hold = signature.can_hold
         self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
+        #: How large a page is; None: nothing is put into pages.
+        self.page_bytes: int | None = None
+        self.need_pages: NeedPages = all_are_there
+        #: What stands for state in pages, by the key of the state.
+        self.paged_kinds: dict[Any, type[Paged]] = {}
+
+    def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
+        """Have state that is large kept in pages, which are among the cells.
+
+        Args:
+            page_bytes: how large a page should be.
+            need_pages: brings pages that are not among the cells there.
+        """
+        self.page_bytes, self.need_pages = page_bytes, need_pages
+        self.paged_kinds = paged_kinds(self.states.values())
 
     @property
     def is_merging(self) -> bool:
@@ -96,14 +113,16 @@ class StatefulDoFnMachine:
         """Whether cells can have holds on the watermark behind it."""
         return self._can_hold
 
-    def holds(self, cell_id: CellId, cell: KeyedState | None) -> Iterator[tuple[Window, int]]:
+    def holds(
+        self, cell_id: CellId, cell: KeyedState | Page | None
+    ) -> Iterator[tuple[Window, int]]:
         """The window of a cell, if it holds the watermark behind the DoFn, and its first hold in microseconds.
 
         Args:
             cell_id: of the cell.
-            cell: its state; None: there is none.
+            cell: its state, or a page of it, which has no hold; None: there is none.
         """
-        hold_us = None if cell is None else cell.hold_us
+        hold_us = cell.hold_us if isinstance(cell, KeyedState) else None
         if hold_us is not None and cell_id[1] is not None:
             yield cell_id[1], hold_us
 
@@ -234,15 +253,26 @@ class _Step:
 
     def finish(self) -> Effects:
         """Set the engine's timers, delete expired or empty cells, and end the bundle."""
+        paged_kinds = self._machine.paged_kinds.items()
         for cell_id, cell in self._touched.items():
             is_over = self._expiry_us(cell_id) <= self._watermark_us
             if is_over or cell.is_empty:
+                if cell.pages is not None:
+                    cell.drop_pages()
+                    self._touch_pages(cell.pages)
                 del self._cells[cell_id]
                 self._set_timers(cell_id, cell, TriggerTimers())
                 self._set_hold(cell_id, None)
                 if cell_id in self._born:
                     continue
             else:
+                for state, kind in paged_kinds:
+                    found = cell.values.get(state)
+                    # By its class itself, as `isinstance` takes longer than all of this.
+                    if found is not None and (type(found) is kind or len(found) >= FEW):
+                        self._resize(cell_id, cell, state, kind)
+                if cell.pages is not None:
+                    self._touch_pages(cell.pages)
                 self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
                 self._set_hold(cell_id, cell.hold_us)
             self._effects.touched[cell_id] = None
@@ -255,10 +285,42 @@ class _Step:
             self._effects.emit(value, each.timestamp_us, each.window, NO_FIRING)
         return self._effects
 
+    def _touch_pages(self, pages: CellPages) -> None:
+        self._effects.touched.update(pages.take_touched())
+
+    def _resize(self, cell_id: CellId, cell: KeyedState, state: Any, kind: type[Paged]) -> None:
+        """Put state that has become large into pages, and divide those that have."""
+        page_bytes, found = self._machine.page_bytes, cell.values[state]
+        assert page_bytes is not None
+        try:
+            if isinstance(found, Paged):
+                cell.values[state] = found.resize(page_bytes)
+                return
+            if cell.sizes is None:
+                cell.sizes = {}
+            nbytes = cell.sizes.setdefault(state, SizeWatch()).nbytes(found)
+            if nbytes is not None and nbytes > page_bytes:
+                pages = self._pages_of(cell_id, cell)
+                cell.values[state] = kind.of(found, pages, state, nbytes, page_bytes)
+        except PipelineError as error:
+            raise TransformError(
+                f"{self._machine.node} cannot keep the state of key {shown(cell_id[0])}: {error.fact}",
+                detail=error.detail,
+                hint=error.hint,
+            ) from error
+
+    def _pages_of(self, cell_id: CellId, cell: KeyedState) -> CellPages:
+        if cell.pages is None:
+            cell.pages = CellPages()
+            cell.pages.begin(cell_id, self._cells, self._machine.need_pages)
+        return cell.pages
+
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
         if cell_id not in self._touched and (hold_us := cell.hold_us) is not None:
             self._holds_us[cell_id] = hold_us
         self._touched[cell_id] = cell
+        if cell.pages is not None:
+            cell.pages.begin(cell_id, self._cells, self._machine.need_pages)
         cell.firings, cell.watermark_us = 0, self._watermark_us
         if not cell.backlog:
             return
@@ -389,7 +451,7 @@ class _Step:
 
     def _expire(self, cell_id: CellId, cell: KeyedState) -> None:
         """Call the user's code for the end of the window, with the state that is about to go."""
-        (key, window), cell.is_over = cell_id, True
+        key, window, cell.is_over = cell_id[0], cell_id[1], True
         assert window is not None
         call = Call(
             emitted_key(key),
@@ -426,7 +488,7 @@ class _Step:
             self._effects.holds[cell_id, window] = hold_us
 
     def _process(self, cell_id: CellId, cell: KeyedState, element: Input) -> None:
-        (key, window), (value, timestamp_us, pane, sign) = cell_id, element
+        key, window, (value, timestamp_us, pane, sign) = cell_id[0], cell_id[1], element
         assert window is not None
         cell.firings = 0
         call = Call(
@@ -437,7 +499,7 @@ class _Step:
         self._emit(outputs, timestamp_us, window, pane, hold_us)
 
     def _fire(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
-        key, window = cell_id
+        key, window = cell_id[0], cell_id[1]
         assert window is not None
         expiry_us = self._expiry_us(cell_id)
         hold_us = cell.hold_us if self._machine.can_hold else None

@@ -1,6 +1,7 @@
 """StatefulInvoker: calls the methods of a stateful DoFn with the parameters that they request."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -25,6 +26,7 @@ from dataflow.user_state import (
 )
 from runners.core.ground.dead_letters import DeadLetter, dead_letter
 from runners.core.ground.element_text import shown
+from runners.core.stateful.cell_pages import raising_unread
 from runners.core.stateful.keyed_state import KeyedState, UserTimers, spec_name
 from runners.core.user_code.do_fn_outputs import failure, hook_failure, naming_hook
 from runners.core.user_code.handled import Handled
@@ -297,7 +299,7 @@ class StatefulInvoker:
         for number in range(1, self._tries + 1):
             try:
                 if self.trial is not None:
-                    self.trial(run)
+                    self.trial(partial(raising_unread, run))
                 with attempt():
                     return run()
             except DataflowError as error:
@@ -350,11 +352,15 @@ class StatefulInvoker:
 
 def _undo(cell: KeyedState) -> Callable[[], None]:
     """A function that gives a cell the state and the timers that it has now."""
-    before = dumps((cell.values, dict(cell.timers)))
+    before, pages = dumps((cell.values, dict(cell.timers))), cell.pages
+    undo_pages = None if pages is None else pages.undo()
 
     def undo() -> None:
         cell.values, timers = loads(before)
         cell.timers = UserTimers(timers)
+        if undo_pages is not None:
+            undo_pages()
+            cell.find_pages()
 
     return undo
 

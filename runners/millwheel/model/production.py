@@ -26,7 +26,7 @@ class CellWrite(NamedTuple):
     """Blind write of one state cell.
 
     Attributes:
-        cell_key: encoded key, and window where the cell is per window; opaque to the store.
+        cell_key: encoded key, and window where the cell is per window; opaque to the store, but for the mark of a page.
         value: None deletes the cell.
     """
 

@@ -53,6 +53,9 @@ CommitOutcome = Committed | Fenced | Indeterminate
 KeptKind = Literal["late", "dead"]
 #: What `Store.prune` deletes.
 PRUNED = ("ranges", "owners", "requests", "signals")
+#: What the keys of cells begin with that are pages of the state of another cell: of these a store hands out only those
+#: that it is asked for, as there may be any number for one key.
+PAGE_MARK = b"\xfe"
 #: Key hash and `CellWrite.cell_key`: one cell of a computation.
 CellKey = tuple[int, bytes]
 #: No store needs to take a larger value; Postgres takes no message of 1 GiB, and a message is larger than its value.
@@ -503,7 +506,8 @@ class Store(Protocol):
     ) -> Mapping[CellKey, bytes] | Fenced:
         """Read the cells of a key range from a key hash on, in the order of the hashes; for its owner, as `read_cells`.
 
-        At least ``cells`` of them if there are so many, and those that have the hash of the last one.
+        At least ``cells`` of them if there are so many, and those that have the hash of the last one; but no pages
+        (`PAGE_MARK`).
 
         Args:
             job: its name.

@@ -71,6 +71,7 @@ class OwnedState:
             steps=steps,
         )
         self.cells = CellCache(self.stored.read, cache_bytes)
+        stage.keep_in_pages(steps.page_bytes, self.cells.need_pages)
         #: The windows of all ranges.
         self.windows = opened_for_stream(stage, self.cells, self.cells.need, cache_bytes)
         #: State that is durable and not in cells and timers yet.

@@ -17,6 +17,7 @@ class StepLimits:
         compacted: cells, and timers, that are brought up to date with the journal.
         nbytes: that it causes to be written, about; but one record, delivery, timer or cell may cause more.
         piece_bytes: an entry of the journal, and what is sent to one range at once, unless it is a single thing.
+        page_bytes: of a page of state that is large, about: that much is written when some of it changes.
         first: records, timers or cells when nothing is known of their size yet.
     """
 
@@ -29,6 +30,7 @@ class StepLimits:
     compacted: int = 5_000
     nbytes: int = 16 << 20
     piece_bytes: int = 4 << 20
+    page_bytes: int = 16 << 10
     first: int = 100
 
 

@@ -478,7 +478,8 @@ class Ledger:
                     channel, f"  takes in {_shown(channel)} #{each}", payload
                 )
         for cell in production.cells:
-            key, window = decode_cell_id(cell.cell_key, is_merging=self._merges(cell.computation))
+            cell_id = decode_cell_id(cell.cell_key, is_merging=self._merges(cell.computation))
+            key, window = cell_id[0], cell_id[1]
             where = "" if window is None else f" window {window}"
             verb = "frees" if cell.value is None else "changes"
             yield f"  {verb} {cell.computation} {key!r}{where}", frozenset([repr(key)])

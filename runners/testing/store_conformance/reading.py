@@ -4,7 +4,7 @@ import threading
 
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END
-from runners.millwheel.store.port import CellKey, Fenced
+from runners.millwheel.store.port import PAGE_MARK, CellKey, Fenced
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,
@@ -75,6 +75,26 @@ def check_pages_are_all_cells_in_order(connect: StoreFactory) -> None:
     expect_equal(empty, {}, "a page of a range that ends before")
     empty = store.read_cell_page(JOB, SPLIT, tokens[SPLIT], 0, 10)
     expect_equal(empty, {}, "a page of a source split")
+
+
+def check_pages_of_state_are_read_by_their_keys_alone(connect: StoreFactory) -> None:
+    """There may be any number of pages for one hash, so they are no part of what is read by hash; keys find them."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    pages = {(hashed, PAGE_MARK + b"%d" % number): b"p" for hashed in (7, 8) for number in (1, 2)}
+    # Windows before 1970 have keys that begin with 255.
+    others = {(7, b"k"): b"v", (7, b"\xff" + PAGE_MARK): b"w", (9, b"k"): b"v"}
+    owner.commit(cells=[cell(key, value, at) for (at, key), value in (pages | others).items()])
+    tokens = {LOW: owner.taken[LOW].row.token}
+    for first_hash, count, expected in ((0, 10, {7, 9}), (7, 1, {7}), (8, 1, {9})):
+        page = store.read_cell_page(JOB, LOW, tokens[LOW], first_hash, count)
+        wanted = {key: value for key, value in others.items() if key[0] in expected}
+        expect_equal(page, wanted, f"cells from hash {first_hash} on")
+    found = store.read_cells(JOB, "count", tokens, [*pages, (7, PAGE_MARK + b"3")])
+    expect_equal(found, pages, "pages that were asked for")
+    expect_equal(store.statistics(JOB)["cells"], len(pages) + len(others), "number of cells")
+    owner.commit(cells=[cell(key, None, at) for at, key in pages])
+    expect_equal(store.statistics(JOB)["cells"], len(others), "number of cells without pages")
 
 
 def check_a_former_owner_reads_nothing(connect: StoreFactory) -> None:

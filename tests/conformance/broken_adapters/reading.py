@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import CellKey, Fenced
+from runners.millwheel.store.port import PAGE_MARK, CellKey, Fenced
 
 
 class ShowsCellsToFormerOwners(MemoryStore):
@@ -56,6 +56,24 @@ class SkipsTheFirstHash(MemoryStore):
         self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
     ) -> Mapping[CellKey, bytes] | Fenced:
         return super().read_cell_page(job, range_id, token, first_hash + 1, cells)
+
+
+class HandsOutPages(MemoryStore):
+    """Whatever is of a range is read with it."""
+
+    def read_cell_page(
+        self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
+    ) -> Mapping[CellKey, bytes] | Fenced:
+        page = super().read_cell_page(job, range_id, token, first_hash, cells)
+        if isinstance(page, Fenced) or (keys := self._jobs[job].ranges[range_id].keys) is None:
+            return page
+        stored = self._jobs[job].cells.get(range_id.computation, {})
+        pages = {
+            key: value
+            for key, value in stored.items()
+            if key[1].startswith(PAGE_MARK) and key[0] in keys
+        }
+        return {**page, **pages}
 
 
 class ReadsOneCell(MemoryStore):

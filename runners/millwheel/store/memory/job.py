@@ -24,6 +24,7 @@ from runners.millwheel.model.signals import Signal
 from runners.millwheel.store.channel_ends import ChannelEnds, lost_by
 from runners.millwheel.store.guards import table_of_others
 from runners.millwheel.store.port import (
+    PAGE_MARK,
     CellKey,
     JobRow,
     JobSpec,
@@ -220,7 +221,7 @@ def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
 def read_page(
     job: StoredJob, range_id: RangeId, first_hash: int, cells: int
 ) -> Mapping[CellKey, bytes]:
-    """The cells of a range from a key hash on, about so many; those of one hash are not divided.
+    """The cells of a range from a key hash on, about so many, without pages; those of one hash are not divided.
 
     Args:
         job: has the range.
@@ -235,7 +236,11 @@ def read_page(
     if keys is None:
         return {}
     stored = job.cells.get(range_id.computation, {})
-    found = sorted(key for key in stored if key[0] >= first_hash and key[0] in keys)
+    found = sorted(
+        key
+        for key in stored
+        if key[0] >= first_hash and key[0] in keys and not key[1].startswith(PAGE_MARK)
+    )
     if len(found) > cells:
         last_hash = found[cells - 1][0]
         found = [key for key in found if key[0] <= last_hash]

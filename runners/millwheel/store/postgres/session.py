@@ -13,6 +13,7 @@ Not thread-safe.
 """
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -80,6 +81,8 @@ class Session:
         self._lock_timeout_ms = lock_timeout_ms
         self._idle_timeout_ms = idle_timeout_ms
         self._connection: psycopg.Connection[Any] | None = None
+        #: The process that has opened it, and connections of processes that this one was forked from.
+        self._process, self._inherited = 0, list[psycopg.Connection[Any]]()
         self._pipeline: StatementPipeline | None = None
         self._tables: TableStatements | None = None
         #: The incarnation of the server that it is connected to.
@@ -96,6 +99,10 @@ class Session:
             UnsuitableStoreError: the server or its schema cannot keep the guarantees.
             StoreError: the schema could not be created.
         """
+        if self._connection is not None and self._process != os.getpid():
+            # User code on trial reads state; what it sent here would be answered to the process that waits for it.
+            self._inherited.append(self._connection)
+            self._connection = None
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._forget_connection()
@@ -108,7 +115,7 @@ class Session:
             waits=self._on_wait,
         )
         opened.add_notice_handler(self._on_notice)
-        self._connection = opened
+        self._connection, self._process = opened, os.getpid()
         self._pipeline = StatementPipeline(opened)
         self._tables = TableStatements(opened)
         return opened

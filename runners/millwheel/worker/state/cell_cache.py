@@ -12,6 +12,7 @@ needed last, by the timers of their windows, are evicted first, and not those th
 * A cell that is not compacted stays in memory, and is not read: the store has an older value, or one of a deleted cell.
 * After a compaction the other cells in memory take no more than the bound.
 * As long as nothing was evicted, a cell that is not in memory is not in the store either, and the store is not asked.
+* A page of the state of a cell is read when it is used, and only if it exists: whoever asks for it knows that.
 
 The bound counts values as the store has them, and the overhead of an entry.  It does not count timers, which all stay
 in memory.
@@ -24,8 +25,9 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Generic, TypeVar
 
-from runners.core.ground.cells import CellId
+from runners.core.ground.cells import CellId, Page, PageId
 from runners.core.stateful.keyed_state import KeyedState, MergingState
+from runners.errors import StoreError
 from runners.millwheel.model.counts import CacheCounts
 from runners.stored.cells import decode_cell
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -155,6 +157,26 @@ class CellCache(dict[CellId, Any]):
             self._loads += 1
             self.bring_back(dict(self._read(missing)))
 
+    def need_pages(self, page_ids: Sequence[PageId]) -> None:
+        """Read pages that exist, and are not in memory.
+
+        Args:
+            page_ids: the pages.
+
+        Raises:
+            StoreError: they cannot be read, or there is none of them.
+        """
+        self._misses += len(page_ids)
+        self._loads += 1
+        self.take_in(dict(self._read(page_ids)))
+        for page_id in page_ids:
+            if page_id not in self:
+                raise StoreError(
+                    f"page {page_id.number} of state {page_id.state!r} is not in the store",
+                    detail=f"key {page_id.key!r}, window {page_id.window}",
+                    hint="this is a bug in dataflow-model: keep the database and report it",
+                )
+
     def bring_back(self, cells: Mapping[CellId, bytes]) -> None:
         """Put cells into memory that were read from the store."""
         before = len(self)
@@ -202,7 +224,8 @@ class CellCache(dict[CellId, Any]):
 
     def is_stored(self, cell_id: CellId) -> bool:
         """Whether the store may have a cell that is in memory, or has just gone."""
-        return cell_id in self._stored
+        # A page may be deleted without having been read.
+        return cell_id in self._stored or type(cell_id) is PageId
 
     def compact(self, cell_ids: Iterable[CellId]) -> Callable[[], None]:
         """Note that cells are being written as they are now; call what is returned when that is committed."""
@@ -249,7 +272,8 @@ class CellCache(dict[CellId, Any]):
             self._stored.discard(cell_id)
             self._weigh(cell_id, None)
             self._evictions += 1
-            self._absent += 1
+            if type(cell_id) is not PageId:
+                self._absent += 1
 
     def _weigh(self, cell_id: CellId, value_bytes: int | None) -> None:
         if self._bytes_max is None:
@@ -289,6 +313,8 @@ def needed_us(cell_id: CellId, cell: Any) -> int:
     if isinstance(cell, dict):
         return min((_next_us(state, window.end_us) for window, state in cell.items()), default=0)
     end_us = MAX_TIMESTAMP_US if cell_id[1] is None else cell_id[1].end_us
+    if isinstance(cell, Page):
+        return end_us
     if isinstance(cell, KeyedState | MergingState):
         return end_us if cell.engine_timers.event_us is None else cell.engine_timers.event_us
     return _next_us(cell, end_us)

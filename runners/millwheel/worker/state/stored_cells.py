@@ -9,10 +9,10 @@ user code that gets a record together with the state after that record may fail,
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from runners.core.ground.cells import CellId
+from runners.core.ground.cells import CellId, PageId
 from runners.core.ground.key_codec import KeyCodec
 from runners.errors import StoreError
-from runners.millwheel.cell_codec import decode_cell_id, encode_cell_key
+from runners.millwheel.cell_codec import decode_cell_id, encode_cell_key, encode_page_key
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.store.port import CellKey, Fenced
@@ -90,8 +90,8 @@ class StoredCells:
     ) -> Iterator[tuple[Mapping[CellId, bytes], int]]:
         """Yield the cells of a range from a key hash on, in the order of the hashes, about so many at a time.
 
-        Fewer where they are large.  With each page comes the hash at which the next one begins, 0 after the last.
-        Cells of one hash are never divided.
+        Fewer where they are large, and none that are pages of the state of others.  With each page comes the hash at
+        which the next one begins, 0 after the last.  Cells of one hash are never divided.
 
         Args:
             owned: the range; its token proves that it still is this worker's.
@@ -118,9 +118,11 @@ class StoredCells:
 
     def key_of(self, cell_id: CellId) -> CellKey:
         """The key hash and cell key by which the store has a cell."""
-        key, window = cell_id
-        encoded = self._codec.encode(key)
-        return encoded.hash, encode_cell_key(window, encoded.encoded)
+        encoded = self._codec.encode(cell_id[0])
+        cell_key = encode_cell_key(cell_id[1], encoded.encoded)
+        if isinstance(cell_id, PageId):
+            cell_key = encode_page_key(cell_id.state, cell_id.number, cell_key)
+        return encoded.hash, cell_key
 
     def _id_of(self, cell_key: bytes) -> CellId:
         return decode_cell_id(cell_key, is_merging=self._is_merging)

@@ -16,7 +16,7 @@ from dataflow.errors import DataflowError, TransformError
 from dataflow.serialization import dumps_code
 from runners.errors import JobFailedError, StoreUnreachableError
 from runners.stored.errors import CLASSES, ERROR, decode_error, encode_error, is_error
-from runners.stored.framing import Format, frame, opened, writing
+from runners.stored.framing import FORMAT, Format, frame, opened, writing
 from tests.stored_bytes import ours_in
 from windowing.errors import DataflowError as Base
 
@@ -209,10 +209,10 @@ def test_what_cannot_be_read_is_reported_as_that(blob: bytes) -> None:
 
 
 def test_an_error_of_another_format_is_reported_with_its_number() -> None:
-    with writing(Format(number=2)):
+    with writing(Format(number=FORMAT.number + 1)):
         blob = encode_error(df.InputError("fact"))
 
-    assert "format 2" in str(decode_error(blob))
+    assert f"format {FORMAT.number + 1}" in str(decode_error(blob))
 
 
 def test_an_error_that_only_another_version_has_keeps_its_words() -> None:

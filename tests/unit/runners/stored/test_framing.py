@@ -20,6 +20,8 @@ from runners.stored.framing import (
     writing,
 )
 
+OURS, NEXT = FORMAT.number, FORMAT.number + 1
+
 
 class Harmful:
     """A pickle that does something when it is read."""
@@ -51,45 +53,50 @@ def test_another_kind_is_refused() -> None:
 
 
 def test_a_later_format_is_refused_by_its_number() -> None:
-    with writing(Format(number=2)):
+    with writing(Format(number=NEXT)):
         blob = frame("cell", [0])
 
-    with pytest.raises(StoredFormatError, match=r"stored in format 2(?s:.*)writes format 1"):
+    with pytest.raises(
+        StoredFormatError, match=rf"stored in format {NEXT}(?s:.*)writes format {OURS}"
+    ):
         opened(blob)
-    assert 2 == number_of(blob)
+    assert NEXT == number_of(blob)
 
 
 def test_an_older_format_without_a_reader_is_refused() -> None:
     blob = frame("cell", [0])
 
     with (
-        writing(Format(number=2)),
-        pytest.raises(StoredFormatError, match=r"stored in format 1(?s:.*)writes format 2"),
+        writing(Format(number=NEXT)),
+        pytest.raises(
+            StoredFormatError, match=rf"stored in format {OURS}(?s:.*)writes format {NEXT}"
+        ),
     ):
         opened(blob)
 
 
 def test_older_formats_are_brought_up_to_date_one_after_the_other() -> None:
     blob = frame("cell", "a")
-    steps = {number: lambda kind, fields: [*fields, kind] for number in (1, 2)}
+    steps = {number: lambda kind, fields: [*fields, kind] for number in (OURS, NEXT)}
 
-    with writing(Format(number=3, readers=steps)):
+    with writing(Format(number=NEXT + 1, readers=steps)):
         assert ("cell", ["a", "cell", "cell"]) == opened(blob)
         assert ("cell", ["b"]) == opened(frame("cell", "b"))
     # A gap cannot be read over.
-    assert {3, 2} == Format(number=3, readers={2: steps[2]}).readable
-    assert {FORMAT.number} == FORMAT.readable
+    assert {3, 2} == Format(number=3, readers={2: steps[NEXT]}).readable
+    assert {1, FORMAT.number} == FORMAT.readable
 
 
 def test_a_process_of_another_format_is_refused_by_its_first_message() -> None:
     """Whether older or newer, and whatever readers there are: what a message means is not in its bytes alone."""
     ours = encode(Stop())
-    for other in (Format(number=2), Format(number=2, readers={1: lambda _, fields: fields})):
+    readers = {OURS: lambda _, fields: fields}
+    for other in (Format(number=NEXT), Format(number=NEXT, readers=readers)):
         with writing(other):
             theirs = encode(Stop())
-            with pytest.raises(StoredFormatError, match="sends format 1, this one 2"):
+            with pytest.raises(StoredFormatError, match=f"sends format {OURS}, this one {NEXT}"):
                 decode(ours)
-        with pytest.raises(StoredFormatError, match="sends format 2, this one 1"):
+        with pytest.raises(StoredFormatError, match=f"sends format {NEXT}, this one {OURS}"):
             decode(theirs)
     assert isinstance(decode(ours), Stop)
 

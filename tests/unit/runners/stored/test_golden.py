@@ -1,20 +1,38 @@
-"""Golden files: what format 1 is in bytes, for ever; what is written now is that, and what was written is read."""
+"""Golden files: what a format is in bytes, for ever; what is written now is that, and what was written is read."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dataflow.value_tags import ATTRS, ENUMS, OTHERS, TUPLES
+from runners.core.ground.cells import PageId
 from runners.millwheel.wire import messages
 from runners.stored.framing import FORMAT, kind_of, number_of
 from tests.stored_bytes import named_in, ours_in
-from tests.stored_examples import EXAMPLES, GOLDEN, MESSAGES, VALUES, main, path_of
+from tests.stored_examples import (
+    CELLS,
+    EXAMPLES,
+    GOLDEN,
+    MESSAGES,
+    TIMERS,
+    VALUES,
+    main,
+    path_of,
+)
 
 #: Every format that this code reads; add to `READ` what is added to `FORMAT.readers`.
 WRITTEN = sorted(path.name for path in GOLDEN.iterdir())
+#: What older bytes are read as, where examples have more now.
+READ: dict[tuple[int, str], Any] = {
+    (1, "journal, changes"): (
+        [each for each in CELLS if not isinstance(each[0], PageId)],
+        TIMERS,
+    ),
+}
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "stored-format.md").read_text(encoding="utf-8")
 MIGRATIONS = ROOT / "runners/millwheel/store/postgres/sql/migrations"
@@ -39,12 +57,33 @@ def test_golden_bytes_are_read(name: str) -> None:
     assert type(found) is type(example.value) or isinstance(found, list)
 
 
+OLDER = [
+    (number, name)
+    for number in sorted(FORMAT.readable - {FORMAT.number})
+    for name in EXAMPLES
+    # Messages are those of one run, and so of one version.
+    if path_of(name, number).exists() and not name.startswith("message")
+]
+
+
+@pytest.mark.parametrize(("number", "name"), OLDER)
+def test_golden_bytes_of_older_formats_are_read(number: int, name: str) -> None:
+    """They are what the examples are now, but for what older formats did not have."""
+    found = EXAMPLES[name].read(path_of(name, number).read_bytes())
+
+    assert found == READ.get((number, name), EXAMPLES[name].value)
+
+
 def test_each_golden_file_is_read() -> None:
     """Of the current format, and of every older one that is still read."""
     names = {path_of(name).name for name in EXAMPLES}
 
     assert {path.name for path in path_of("x").parent.iterdir()} == names
     assert {f"format_{number}" for number in FORMAT.readable} <= set(WRITTEN)
+    for number in FORMAT.readable - {FORMAT.number}:
+        known = {path_of(name, number) for old, name in OLDER if old == number}
+        found = set((GOLDEN / f"format_{number}").iterdir())
+        assert {path for path in found if not path.name.startswith("message")} == known
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

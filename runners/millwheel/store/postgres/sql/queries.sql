@@ -608,7 +608,7 @@ LEFT JOIN (
 ) ON h.ranges = cardinality(%(range_ids)b);
 
 -- name: read_cell_page
--- The next cells of a range, to its owner; those of one hash are not divided.
+-- The next cells of a range, to its owner; those of one hash are not divided.  No pages: their keys begin with 254.
 WITH held AS MATERIALIZED (
     SELECT l.range_id
     FROM (SELECT f.range_id, f.token FROM dataflow.fences f WHERE f.range_id = %(range_id)b
@@ -622,7 +622,7 @@ LEFT JOIN LATERAL (
     FROM dataflow.ranges r
     JOIN {cells} c ON c.computation_id = r.computation_id
         AND c.key_hash BETWEEN GREATEST(r.first_hash, %(first_hash)b) AND r.last_hash
-    WHERE r.range_id = h.range_id
+    WHERE r.range_id = h.range_id AND substring(c.cell_key FROM 1 FOR 1) <> '\xfe'
     ORDER BY c.key_hash
     FETCH FIRST %(cells)b ROWS WITH TIES
 ) p ON TRUE;

@@ -1,0 +1,176 @@
+"""CellPages: the pages of the state of one cell, as `dataflow.paged_state` uses them; the mapping of cells has them."""
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from dataflow.paged_state import Paged, Pages
+from runners.core.ground.cells import CellId, Page, PageId
+
+T = TypeVar("T")
+
+#: Brings pages that exist into the mapping of cells.
+NeedPages = Callable[[Sequence[PageId]], None]
+
+
+class PagesUnreadError(BaseException):
+    """Pages could not be read.  It passes user code that catches exceptions, as that has not failed.
+
+    Args:
+        error: why.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def raising_unread(run: Callable[[], T]) -> T:
+    """What a function returns.
+
+    Args:
+        run: the function.
+
+    Raises:
+        Exception: why pages could not be read, if it has not returned because of that.
+    """
+    try:
+        return run()
+    except PagesUnreadError as unread:
+        raise unread.error from unread
+
+
+def all_are_there(page_ids: Sequence[PageId]) -> None:
+    """Bring no pages into the mapping, as all are there."""
+    raise AssertionError(f"there is no {page_ids[0]}")
+
+
+class _Kept:
+    """Pages as they were at some moment, as far as they have changed since, and which had been touched then."""
+
+    def __init__(self, touched: Mapping[CellId, None]) -> None:
+        self.touched = dict(touched)
+        #: Their bytes, and how many they had when they were measured.
+        self.pages: dict[PageId, tuple[bytes, int]] = {}
+
+
+class CellPages(Pages):
+    """The pages of one cell.
+
+    Call `begin` when a step begins with the cell, and `bind` for what stands for state in pages.
+    """
+
+    def __init__(self) -> None:
+        self._cells: MutableMapping[CellId, Any] = {}
+        self._cell_id: CellId = (None, None)
+        self._need: NeedPages = all_are_there
+        #: The pages that have changed in this step, or are gone.
+        self._touched: dict[CellId, None] = {}
+        #: The pages of each state that have changed since they were measured.
+        self._unmeasured: dict[Any, dict[int, None]] = {}
+        #: What pages were before the calls that may be undone.
+        self._kept: WeakSet[_Kept] = WeakSet()
+
+    def begin(self, cell_id: CellId, cells: MutableMapping[CellId, Any], need: NeedPages) -> None:
+        """Note where the pages are.
+
+        Args:
+            cell_id: of the cell.
+            cells: has them, or is given those that are missing.
+            need: gives it these.
+        """
+        self._cell_id, self._cells, self._need = cell_id, cells, need
+
+    def bind(self, values: dict[Any, Any]) -> None:
+        """Give state in pages its pages.
+
+        Args:
+            values: of the cell, by name.
+        """
+        for state, value in values.items():
+            if isinstance(value, Paged):
+                value.bind(self, state)
+
+    def take_touched(self) -> dict[CellId, None]:
+        """The pages that have changed in this step, or are gone; the next step begins with none."""
+        touched, self._touched = self._touched, {}
+        return touched
+
+    def read(self, state: Any, numbers: Iterable[int]) -> list[Any]:
+        """The entries of some pages."""
+        return [page.entries for page in self._pages([self._id(state, each) for each in numbers])]
+
+    def change(self, state: Any, number: int) -> Any:
+        """The entries of a page, to be changed."""
+        page_id = self._id(state, number)
+        (page,) = self._pages([page_id])
+        self._keep(page_id, page)
+        self._note(page_id)
+        return page.change()
+
+    def put(self, state: Any, number: int, entries: Any) -> None:
+        """Make a page."""
+        page_id = self._id(state, number)
+        assert page_id not in self._cells, f"{page_id} is there already"
+        self._cells[page_id] = Page(entries)
+        self._note(page_id)
+
+    def drop(self, state: Any, numbers: Iterable[int]) -> int:
+        """Delete pages."""
+        nbytes, unmeasured = 0, self._unmeasured.get(state, {})
+        for number in numbers:
+            page_id = self._id(state, number)
+            page = self._cells.pop(page_id, None)
+            if page is not None:
+                nbytes += page.measured
+                self._keep(page_id, page)
+            self._touched[page_id] = None
+            unmeasured.pop(number, None)
+        return nbytes
+
+    def measure(self, state: Any) -> list[tuple[int, int, int]]:
+        """The bytes of pages that have changed."""
+        found = []
+        for number in self._unmeasured.pop(state, ()):
+            page: Page = self._cells[self._id(state, number)]
+            before, page.measured = page.measured, len(page.pack())
+            found.append((number, before, page.measured))
+        return found
+
+    def undo(self) -> Callable[[], None]:
+        """A function that has all pages as they are now; what is changed is kept for as long as it is there."""
+        kept = _Kept(self._touched)
+        self._kept.add(kept)
+
+        def undo() -> None:
+            # What was deleted and is not in memory has never gone.
+            self._touched = dict(kept.touched)
+            for page_id, (packed, measured) in kept.pages.items():
+                page = self._cells[page_id] = Page(packed=packed)
+                page.measured = measured
+                self._note(page_id)
+            kept.pages.clear()
+
+        return undo
+
+    def _keep(self, page_id: PageId, page: Page) -> None:
+        for kept in self._kept:
+            if page_id not in kept.pages:
+                kept.pages[page_id] = page.pack(), page.measured
+
+    def _note(self, page_id: PageId) -> None:
+        self._touched[page_id] = None
+        self._unmeasured.setdefault(page_id.state, {})[page_id.number] = None
+
+    def _id(self, state: Any, number: int) -> PageId:
+        return PageId(self._cell_id[0], self._cell_id[1], state, number)
+
+    def _pages(self, page_ids: list[PageId]) -> list[Page]:
+        cells = self._cells
+        missing = [page_id for page_id in page_ids if page_id not in cells]
+        if missing:
+            try:
+                self._need(missing)
+            except Exception as error:
+                raise PagesUnreadError(error) from error
+        return [cells[page_id] for page_id in page_ids]
