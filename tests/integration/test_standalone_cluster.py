@@ -148,6 +148,8 @@ def test_both_attempts_of_a_speculated_task_write_once(
 
     result = cluster.run(BatchRunner, build, partitions=4)
 
-    assert notes(log) == ["first goes on", "second goes on"]
+    # On a busy machine the attempt that comes to user code first may be the one that took the range last: then it
+    # commits, and Spark ends the other.
+    assert notes(log) in (["first goes on", "second goes on"], ["first goes on"])
     assert sorted(row["total"] for row in result.read_table("rows")) == list(range(16))
     assert sorted(row["total"] for row in result.read_table("totals")) == [6, 22, 38, 54]
