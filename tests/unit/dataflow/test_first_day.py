@@ -359,8 +359,9 @@ def test_a_pipeline_that_was_never_run_warns_with_its_line() -> None:
     with pytest.warns(UnrunWarning, match=r"never run.*df\.Pipeline") as found:
         build_and_forget()
 
-    assert [Path(each.filename).name for each in found] == ["test_first_day.py"]
-    assert found[0].lineno == build.__code__.co_firstlineno + 2
+    # Pipelines of other tests may be forgotten at the same moment.
+    places = [(Path(each.filename).name, each.lineno) for each in found]
+    assert places.count(("test_first_day.py", build.__code__.co_firstlineno + 2)) == 1
 
 
 def run(p: df.Pipeline) -> None:
