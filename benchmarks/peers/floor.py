@@ -151,9 +151,9 @@ def run(task: Task) -> None:
     ]
     for process in processes:
         process.start()
-    # The other one would wait for ever for one that has failed.
-    while any(process.is_alive() for process in processes):
-        wait([process.sentinel for process in processes if process.is_alive()])
+    # The other one would wait for ever for one that has failed.  Asked once: to wait for none would take for ever too.
+    while alive := [process.sentinel for process in processes if process.is_alive()]:
+        wait(alive)
         if any(process.exitcode for process in processes):
             for process in processes:
                 process.terminate()
