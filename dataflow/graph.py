@@ -18,6 +18,7 @@ from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.record_ids import RecordIds
 from dataflow.source import Source
 from dataflow.table import TableSpec
+from dataflow.views import ViewForm
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.window_fn import WindowFn
 
@@ -137,11 +138,14 @@ class SideInputs:
         sides: as many as there are side inputs.
         shards: how many shards there are; an element of a shard that has had no pane would wait.
         waits_for_end: whether elements wait for the last pane that is on time, and not for the first.
+        forms: of each side input, how it is seen; None: its views are in memory as a whole.  What is stored can be
+            read whatever it was.
     """
 
     sides: tuple[SideWindows, ...]
     shards: int
     waits_for_end: bool = False
+    forms: tuple[ViewForm | None, ...] = ()
 
 
 @attrs.frozen

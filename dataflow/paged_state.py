@@ -295,17 +295,15 @@ class PagedMap(Paged):
         return ((key, value) for key, (_, value) in sorted(found, key=_first_put))
 
     def _page_of(self, key: Any) -> Any:
-        place = place_of(key)
-        if place is None:
+        number = page_of(key, self.size)
+        if number is None:
             return self.placeless
-        (page,) = self._pages.read(self._state, (_page_at(place, self.size),))
+        (page,) = self._pages.read(self._state, (number,))
         return page
 
     def _changing(self, key: Any) -> Any:
-        place = place_of(key)
-        if place is None:
-            return self.placeless
-        return self._pages.change(self._state, _page_at(place, self.size))
+        number = page_of(key, self.size)
+        return self.placeless if number is None else self._pages.change(self._state, number)
 
     def resize(self, page_bytes: int) -> Any:
         """Split or join pages, until there are as many as its size needs; a dict if it is small."""
@@ -330,7 +328,7 @@ class PagedMap(Paged):
         new, turn = self.size, self.size - _power_of_2(self.size)
         page = self._pages.change(self._state, turn)
         self.size += 1
-        moved = {key: each for key, each in page.items() if self._number(key) == new}
+        moved = {key: each for key, each in page.items() if page_of(key, self.size) == new}
         for key in moved:
             del page[key]
         self._pages.put(self._state, new, moved)
@@ -345,14 +343,20 @@ class PagedMap(Paged):
         self.size = last
         self._measure()
 
-    def _number(self, key: Any) -> int:
-        place = place_of(key)
-        assert place is not None
-        return _page_at(place, self.size)
-
     def drop(self) -> None:
         """Delete all pages."""
         self._pages.drop(self._state, range(self.size))
+
+
+def page_of(key: Any, size: int) -> int | None:
+    """The number of the page of a map that has a key; None: it is among those that have no place.
+
+    Args:
+        key: can be hashed.
+        size: how many pages the map has.
+    """
+    place = place_of(key)
+    return None if place is None else _page_at(place, size)
 
 
 def _first_put(item: tuple[Any, tuple[int, Any]]) -> int:

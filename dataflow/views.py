@@ -3,16 +3,144 @@
 A *side input* is a collection that is given to user code beside each element.  Its elements in one window are a `View`;
 an element on its way to user code is with the views that belong to it (`WithViews`).  A `ViewArgument` stands among the
 arguments of a transform for a view, which is put in its place when the code is called.
+
+The elements are a list, or `LargeContents`, which are not all in memory; user code sees these as an iterable, or as a
+mapping that is like the dict, and looks each key up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from enum import Enum
 from typing import Any
 
 import attrs
 
 from dataflow.errors import TransformError
+
+
+class ViewForm(Enum):
+    """How user code sees a view that need not be in memory as a whole."""
+
+    ITERABLE = "iterable"
+    DICT = "dict"
+    MULTI_MAP = "multi-map"
+
+
+class LargeContents(ABC):
+    """The elements of a view that are read when they are used; as a value, the list of them."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """The elements, in an order that means nothing; a part of them is in memory at a time."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LargeContents | list) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+class LargePairs(LargeContents):
+    """Pairs of key and value, of which those of a key can be looked up."""
+
+    @abstractmethod
+    def values_of(self, key: Any) -> tuple[Any, ...] | None:
+        """The values of a key; None: there is none.
+
+        Args:
+            key: can be hashed.
+        """
+
+    @abstractmethod
+    def by_key(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """The keys, each with its values, in an order that means nothing."""
+
+    @property
+    @abstractmethod
+    def key_count(self) -> int:
+        """How many keys there are."""
+
+
+class LargeMapping(Mapping[Any, Any]):
+    """A view as a mapping, whose keys are looked up; as a value, the dict.
+
+    Args:
+        pairs: of the view.
+        made_of: makes of the values of a key what the key has.
+    """
+
+    __slots__ = ("_made_of", "_pairs")
+
+    def __init__(self, pairs: LargePairs, made_of: Callable[[tuple[Any, ...]], Any]) -> None:
+        self._pairs, self._made_of = pairs, made_of
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self._pairs.values_of(key)
+        if found is None:
+            raise KeyError(key)
+        return self._made_of(found)
+
+    def __contains__(self, key: object) -> bool:
+        return self._pairs.values_of(key) is not None
+
+    def __len__(self) -> int:
+        return self._pairs.key_count
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self._pairs.by_key())
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Keys and values, in an order that means nothing; a part of them is in memory at a time."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """The values, in the order of the keys."""
+        return _Values(self)
+
+    def pairs(self) -> Iterator[tuple[Any, Any]]:
+        """What `items` iterates."""
+        return ((key, self._made_of(values)) for key, values in self._pairs.by_key())
+
+    def copy(self) -> dict[Any, Any]:
+        """All of it, as a dict."""
+        return dict(self.pairs())
+
+    def __or__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        return self.copy() | dict(other)
+
+    def __ror__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        return dict(other) | self.copy()
+
+    def __repr__(self) -> str:
+        return repr(self.copy())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self.copy(),)
+
+
+class _Items(ItemsView[Any, Any]):
+    _mapping: LargeMapping
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return self._mapping.pairs()
+
+
+class _Values(ValuesView[Any]):
+    _mapping: LargeMapping
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in self._mapping.pairs())
 
 
 class View:
@@ -24,11 +152,11 @@ class View:
 
     __slots__ = ("_seen", "contents")
 
-    def __init__(self, contents: Sequence[Any]) -> None:
+    def __init__(self, contents: Sequence[Any] | LargeContents) -> None:
         self.contents = contents
         self._seen: tuple[Any, ...] = ()
 
-    def seen(self, see: Callable[[Sequence[Any]], Any]) -> Any:
+    def seen(self, see: Callable[[Any], Any]) -> Any:
         """The view as user code sees it; made once.
 
         Args:
@@ -83,7 +211,17 @@ def as_list(contents: Sequence[Any], what: str) -> list[Any]:
     return contents if isinstance(contents, list) else list(contents)
 
 
-def as_dict(contents: Sequence[Any], what: str) -> dict[Any, Any]:
+def as_iterable(contents: Sequence[Any] | LargeContents, what: str) -> Iterable[Any]:
+    """The elements, to iterate any number of times, in an order that means nothing.
+
+    Args:
+        contents: the elements.
+        what: names the side input in an error.
+    """
+    return contents if isinstance(contents, LargeContents) else as_list(contents, what)
+
+
+def as_dict(contents: Sequence[Any] | LargePairs, what: str) -> Mapping[Any, Any]:
     """The values of pairs by their keys.
 
     Args:
@@ -93,6 +231,11 @@ def as_dict(contents: Sequence[Any], what: str) -> dict[Any, Any]:
     Raises:
         TransformError: an element is not a pair, or a key is there twice.
     """
+    if isinstance(contents, LargePairs):
+        if len(contents) == contents.key_count:
+            return LargeMapping(contents, _only)
+        # A key has several values, of which the loop finds two.
+        contents = list(contents)
     found: dict[Any, Any] = {}
     for key, value in _pairs(contents, what):
         if key in found:
@@ -106,7 +249,11 @@ def as_dict(contents: Sequence[Any], what: str) -> dict[Any, Any]:
     return found
 
 
-def as_multi_map(contents: Sequence[Any], what: str) -> dict[Any, list[Any]]:
+def _only(values: tuple[Any, ...]) -> Any:
+    return values[0]
+
+
+def as_multi_map(contents: Sequence[Any] | LargePairs, what: str) -> Mapping[Any, list[Any]]:
     """The lists of values of pairs by their keys.
 
     Args:
@@ -116,6 +263,8 @@ def as_multi_map(contents: Sequence[Any], what: str) -> dict[Any, list[Any]]:
     Raises:
         TransformError: an element is not a pair.
     """
+    if isinstance(contents, LargePairs):
+        return LargeMapping(contents, list)
     found: dict[Any, list[Any]] = {}
     for key, value in _pairs(contents, what):
         found.setdefault(key, []).append(value)
@@ -181,7 +330,7 @@ class ViewArgument:
     """
 
     number: int
-    see: Callable[[Sequence[Any], str], Any]
+    see: Callable[[Any, str], Any]
     name: str
 
     def seen(self, views: Sequence[View], what: str) -> Any:

@@ -308,8 +308,9 @@ class Engine:
             stage.keep_in_pages(page_bytes, engine.need_pages)
         return engine
 
-    def need_pages(self, page_ids: Sequence[PageId]) -> None:
+    def need_pages(self, page_ids: Sequence[PageId], *, is_passing: bool = False) -> None:
         """Pages that are not among the cells are nowhere."""
+        del is_passing
         raise AssertionError(f"there is no {page_ids[0]}")
 
     def add(self, *elements: tuple[Any, Window, Any, int]) -> None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import attrs
@@ -46,7 +46,15 @@ from dataflow.transforms.group import GroupByKey
 from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.type_vars import T
 from dataflow.upstream import windows_of
-from dataflow.views import AsOne, ViewArgument, as_dict, as_list, as_multi_map
+from dataflow.views import (
+    AsOne,
+    ViewArgument,
+    ViewForm,
+    as_dict,
+    as_iterable,
+    as_list,
+    as_multi_map,
+)
 from triggers.accumulation import AccumulationMode
 from triggers.trigger import EarlyFirings
 from triggers.windowing_strategy import WindowingStrategy
@@ -75,7 +83,12 @@ class SideInput(ABC):
 
     Raises:
         PipelineError: an argument is wrong.
+
+    Attributes:
+        form: how it is seen where it is large; None: as a whole.
     """
+
+    form: ClassVar[ViewForm | None] = None
 
     def __init__(
         self, pcollection: PCollection[Any], *, shards: int = SHARDS, retracts: bool = True
@@ -111,18 +124,26 @@ class AsList(SideInput):
 
 
 class AsIter(SideInput):
-    """All elements of the window, to iterate any number of times; their order means nothing."""
+    """All elements of the window, to iterate any number of times; their order means nothing.
+
+    In a stream those of a large view are read while they are iterated.
+    """
+
+    form = ViewForm.ITERABLE
 
     def argument(self, number: int) -> ViewArgument:
         """What stands for it among the arguments."""
-        return ViewArgument(number, as_list, "AsIter")
+        return ViewArgument(number, as_iterable, "AsIter")
 
 
 class AsDict(SideInput):
     """The values of ``(key, value)`` pairs by their keys, as a dict.
 
     A key that is there twice in a window is an error where the view is used: `AsMultiMap` has all values.
+    In a stream a large view is a mapping that looks keys up, as long as the call lasts that it is given to.
     """
+
+    form = ViewForm.DICT
 
     def argument(self, number: int) -> ViewArgument:
         """What stands for it among the arguments."""
@@ -130,7 +151,9 @@ class AsDict(SideInput):
 
 
 class AsMultiMap(SideInput):
-    """The lists of values of ``(key, value)`` pairs by their keys, as a dict."""
+    """The lists of values of ``(key, value)`` pairs by their keys, as a dict; large ones as for `AsDict`."""
+
+    form = ViewForm.MULTI_MAP
 
     def argument(self, number: int) -> ViewArgument:
         """What stands for it among the arguments."""
@@ -237,6 +260,7 @@ def beside(pcoll: PCollection[Any], sides: Sequence[SideInput]) -> PCollection[A
         waits_for_end=not any(
             each.node.has_arrival_order for each in (pcoll, *(side.pcollection for side in sides))
         ),
+        forms=tuple([each.form for each in sides]),
     )
     attach = _Attach(operation, panes, next(filter(None, retracted_by), None))
     return pipeline.apply("side inputs" >> attach, elements)

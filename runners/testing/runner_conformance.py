@@ -397,6 +397,30 @@ def _side_inputs(p: df.Pipeline) -> df.PCollection[Any]:
     return seen | "keep" >> df.Filter(lambda each, names: each[0] in names, df.AsList(open_for))
 
 
+def _large_side_inputs(p: df.Pipeline) -> df.PCollection[Any]:
+    """More than a page of each kind that is looked up or iterated; what is asked is answered as by a small one."""
+    numbers = p | "numbers" >> df.Create([3, 2_999, 3_000])
+    pairs = p | "pairs" >> df.Create([(f"key {each}", each) for each in range(3_000)])
+    lists = p | "lists" >> df.Create([(each % 1_000, each) for each in range(3_000)])
+    return numbers | df.Map(
+        lambda x, one, many, every: (
+            one.get(f"key {x}"),
+            f"key {x}" in one,
+            sorted(many[x % 1_000]),
+            (len(one), len(many), sum(value for _, value in every)),
+            sum(one.values())
+            == sum(map(sum, many.values()))
+            == sum(value for value in dict(one).values()),
+        ),
+        df.AsDict(pairs),
+        df.AsMultiMap(lists),
+        df.AsIter(lists),
+    )
+
+
+_SIZES_OF_LARGE = (3_000, 1_000, sum(range(3_000)))
+
+
 def _side_windows(p: df.Pipeline) -> df.PCollection[Any]:
     """A window sees the side window that its last instant is in, which may be empty; times and windows stay."""
     numbers = p | "numbers" >> df.Create(stamped([(1, 5), (2, 65), (3, 125), (4, 66)])) | MINUTE
@@ -677,6 +701,15 @@ PROGRAMS: Sequence[Program] = (
     ),
     Program("keys of classes", _keys_of_classes, [*_KEYS_AS_SEEN]),
     Program("side inputs", _side_inputs, [("eur", 21, [10])]),
+    Program(
+        "large side inputs",
+        _large_side_inputs,
+        [
+            (3, True, [3, 1_003, 2_003], _SIZES_OF_LARGE, True),
+            (2_999, True, [999, 1_999, 2_999], _SIZES_OF_LARGE, True),
+            (None, False, [0, 1_000, 2_000], _SIZES_OF_LARGE, True),
+        ],
+    ),
     Program(
         "windows of side inputs",
         _side_windows,

@@ -187,7 +187,8 @@ class Durable:
         engine.stage.keep_in_pages(page_bytes, durable.read)
         return durable
 
-    def read(self, page_ids: Sequence[PageId]) -> None:
+    def read(self, page_ids: Sequence[PageId], *, is_passing: bool = False) -> None:
+        del is_passing
         self.reads += len(page_ids)
         for page_id in page_ids:
             self.engine.cells[page_id] = decoded(self.committed[page_id])

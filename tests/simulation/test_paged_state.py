@@ -16,6 +16,7 @@ import dataflow as df
 from dataflow.paged_state import PagedBag, PagedList, PagedMap
 from runners.core.ground.cells import PageId
 from runners.core.side_inputs import side_inputs_machine
+from runners.core.side_inputs.large_views import view_in_pages
 from runners.core.stateful import stateful_do_fn
 from runners.core.stateful.cell_pages import CellPages
 from runners.core.stateful.keyed_state import KeyedState
@@ -163,9 +164,9 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     read, need = set[str](), CellCache.need_pages
 
-    def reading(cache: CellCache, page_ids: Any) -> None:
+    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
         read.update(each.state[0] for each in page_ids)
-        need(cache, page_ids)
+        need(cache, page_ids, **how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     for seed in range(by_profile(dev=3, ci=10, nightly=1_000)):
@@ -173,6 +174,59 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
     simulate("sides", seeds=by_profile(dev=1, ci=10, nightly=2_000))
 
     assert read == {side_inputs_machine.WAITING, side_inputs_machine.VIEWS}
+
+
+def build_lookups(p: df.Pipeline, source: df.Source) -> None:
+    """Views that are complete when they are seen, so that each element has one answer."""
+    values: Any = p | "read" >> df.Read(source)
+    pairs = (
+        values
+        | "pairs" >> df.Map(lambda value: (value % 11, value))
+        | "side windows" >> df.WindowInto(df.FixedWindows(300))
+    )
+    sums = pairs | "side sums" >> df.CombinePerKey(sum)
+    (
+        values
+        | "windows" >> df.WindowInto(df.FixedWindows(60))
+        | "look up"
+        >> df.Map(looked_up, df.AsDict(sums, shards=2), df.AsMultiMap(pairs), df.AsIter(pairs))
+        | "sum" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(row)
+        | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS)
+    )
+
+
+def looked_up(value: int, sums: Any, pairs: Any, every: Any) -> tuple[int, int]:
+    key = value % 11
+    assert sums[key] == sum(pairs[key]) == sum(each for other, each in every if other == key)
+    found = (sums[key], sums.get(key + 1), len(pairs), sorted(pairs.items()) == [])
+    return value % 5, hash((*found, *sorted(pairs[key]))) % 1_000_003
+
+
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+def test_what_is_looked_up_is_what_the_direct_runner_finds(
+    crash_rate: float, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(side_inputs_machine, "FEW", 1)
+    read, forms, need = set[str](), set[type](), CellCache.need_pages
+
+    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
+        if how:
+            read.update(each.state[0] for each in page_ids)
+        need(cache, page_ids, **how)
+
+    def making(*args: Any) -> Any:
+        made = view_in_pages(*args)
+        forms.add(type(made))
+        return made
+
+    monkeypatch.setattr(CellCache, "need_pages", reading)
+    monkeypatch.setattr(side_inputs_machine, "view_in_pages", making)
+    for seed in range(by_profile(dev=3, ci=6, nightly=1_000)):
+        check(SCRIPT, seed, crash_rate, build_lookups)
+
+    assert read == {side_inputs_machine.VIEWS}
+    assert forms == {PagedBag, PagedMap}
 
 
 #: Long enough that state of every kind is in pages.
@@ -193,9 +247,9 @@ def test_state_of_every_kind_is_in_pages_and_read_again(monkeypatch: Patch) -> N
         monkeypatch.setattr(kind, "of", classmethod(noting))
     need = CellCache.need_pages
 
-    def reading(cache: CellCache, page_ids: Any) -> None:
+    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
         read.extend(page_ids)
-        need(cache, page_ids)
+        need(cache, page_ids, **how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     check_all(range(6))

@@ -17,13 +17,13 @@ The cell of a shard is one for all windows (a `KeyedState`), as a view may belon
 where state is durable, when a pane comes, when an element begins to wait, and where elements may be retracted; an
 element that finds its views changes nothing.  In a stream elements that wait, and views, are in pages as soon as they
 are large (`dataflow.paged_state`), so that what is written is what has changed; but for views that what was emitted is
-kept with.
+kept with.  What is read of a view is what user code looks up in it (`large_views`), until the next step begins.
 
 Reads no clock, touches no store, calls no user code but window functions.
 """
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dataflow.element_digests import element_digest
@@ -31,7 +31,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
 from dataflow.paged_state import FEW, Paged, PagedBag, SizeWatch
 from dataflow.serialization import dumps
-from dataflow.views import View, WithViews
+from dataflow.views import View, ViewForm, WithViews
 from runners.core.ground.cells import (
     CellId,
     Effects,
@@ -39,12 +39,14 @@ from runners.core.ground.cells import (
     LateArrival,
     LateElement,
     Page,
+    PageId,
     TimerId,
 )
 from runners.core.partials.folding import is_remembered
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
-from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there
+from runners.core.side_inputs.large_views import LargeElements, PairsByKey, view_in_pages
+from runners.core.stateful.cell_pages import CellPages, NeedPages, PagesInPassing, all_are_there
 from runners.core.stateful.keyed_state import KeyedState
 from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
@@ -53,6 +55,8 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import GLOBAL_WINDOW, Window
 
 Cells = MutableMapping[CellId, Any]
+#: The number of a side input, and a window of it.
+_Place = tuple[int, Window]
 
 #: What the cell of a shard has, by name: views by side input and window; the elements that wait, those that were
 #: emitted and may be retracted, and the holds on the watermark of both, by their windows.
@@ -93,6 +97,10 @@ class SideInputsMachine:
         self.empty = [View([]) for _ in self.sides]
         #: The window of each side input that belongs to a window of elements.
         self.side_windows = lru_cache(maxsize=_WINDOWS_MAX)(self._side_windows)
+        #: How user code sees the views of each side input.
+        self.forms = operation.forms or (None,) * len(self.sides)
+        #: How many steps have begun: what user code is given is for one of them.
+        self.steps = 0
         #: How large a page is; None: nothing is put into pages.
         self.page_bytes: int | None = None
         self.need_pages: NeedPages = all_are_there
@@ -192,12 +200,15 @@ class _Step:
     def __init__(self, machine: SideInputsMachine, cells: Cells, clocks: Clocks) -> None:
         self._machine, self._cells = machine, cells
         self._watermark_us = clocks.watermark_us
+        machine.steps += 1
         self._effects = Effects()
         self._born: set[CellId] = set()
         #: The cells that have been looked at, whose pages are known.
         self._begun: set[CellId] = set()
         #: The cells that have new panes, or of which time has passed; with the views before the panes.
-        self._changed: dict[CellId, dict[tuple[int, Window], View | None]] = {}
+        self._changed: dict[CellId, dict[_Place, View | Paged | None]] = {}
+        #: The views in pages that elements are emitted with, and their pages.
+        self._given: dict[tuple[CellId, _Place], tuple[View, PagesInPassing]] = {}
 
     def take_panes(self, cell_id: CellId, window: Window, panes: Iterable[Input]) -> None:
         """Note panes of side inputs; `follow` does what follows from them.
@@ -216,11 +227,11 @@ class _Step:
                 continue
             views = self._part(cell_id, VIEWS)
             place = number, window
-            known = _whole(views.get(place))
+            known = views.get(place)
             self._changed.setdefault(cell_id, {}).setdefault(place, known)
             is_news = sign < 0 or contents or self._machine.sides[number].is_cumulative
             if known is None or is_news:
-                _drop(views.get(place))
+                _drop(known)
                 _unmeasured(self._cells[cell_id], place)
                 # A pane that is retracted and not replaced leaves nothing.
                 views[place] = View(contents if sign > 0 else [])
@@ -228,12 +239,15 @@ class _Step:
     def follow(self) -> None:
         """Retract and say again what has been emitted with views that have changed; emit what has waited for them."""
         for cell_id, before in self._changed.items():
-            views = self._cells[cell_id].values[VIEWS]
+            cell = self._cells[cell_id]
+            views = cell.values[VIEWS]
             for place, view in before.items():
-                now = _whole(views[place])
-                if view is not None and now is not view and _are_equal(view, now):
+                now = views[place]
+                # One in pages depends on nothing that was emitted.
+                if now is not view and _are_equal(view, now):
                     views[place] = view
-            changed = [place for place, view in before.items() if _whole(views[place]) is not view]
+            changed = [place for place, view in before.items() if views[place] is not view]
+            self._put_into_pages(cell_id, cell, changed)
             self._retract(cell_id, changed)
             self._release(cell_id)
 
@@ -250,7 +264,7 @@ class _Step:
             self._note_late(cell_id, window, inputs)
             return
         elements = [(value, at, pane, sign) for ((_, value), at, pane, sign) in inputs]
-        views = self._views(self._cell(cell_id), places)
+        views = self._views(cell_id, places)
         if views is not None:
             self._emit(cell_id, window, elements, views)
             return
@@ -321,35 +335,63 @@ class _Step:
                 if nbytes is not None and nbytes > page_bytes:
                     pages, state = self._pages_of(cell_id, cell), _state(WAITING, window)
                     waiting[window] = PagedBag.of(elements, pages, state, nbytes, page_bytes)
-        views = {} if self._machine.remembers else cell.values.get(VIEWS, {})
-        for place, view in views.items():
-            if isinstance(view, View) and len(view.contents) >= FEW:
-                views[place] = self._paged(cell_id, cell, place, view, page_bytes)
+        self._put_into_pages(cell_id, cell, cell.values.get(VIEWS, ()))
         if cell.pages is not None:
             self._effects.touched.update(cell.pages.take_touched())
 
-    def _paged(
-        self,
-        cell_id: CellId,
-        cell: KeyedState,
-        place: tuple[int, Window],
-        view: View,
-        page_bytes: int,
-    ) -> Any:
-        """What stands for a view in the cell: the view itself, if it is small."""
-        sizes = cell.sizes = cell.sizes or {}
-        nbytes = sizes.setdefault(place, SizeWatch()).nbytes(view.contents)
-        if nbytes is None or nbytes <= page_bytes:
-            return view
-        contents, pages = list(view.contents), self._pages_of(cell_id, cell)
-        paged = PagedBag.of(contents, pages, _state(VIEWS, place), nbytes, page_bytes)
-        paged.made = view
-        return paged
+    def _put_into_pages(self, cell_id: CellId, cell: KeyedState, places: Iterable[_Place]) -> None:
+        """Put views into pages where they are large, unless what was emitted is kept with them."""
+        machine = self._machine
+        if machine.page_bytes is None or machine.remembers:
+            return
+        views = cell.values.get(VIEWS, {})
+        for place in places:
+            view = views[place]
+            if not isinstance(view, View) or len(view.contents) < FEW:
+                continue
+            sizes = cell.sizes = cell.sizes or {}
+            nbytes = sizes.setdefault(place, SizeWatch()).nbytes(view.contents)
+            if nbytes is None or nbytes <= machine.page_bytes:
+                continue
+            pages, form = self._pages_of(cell_id, cell), machine.forms[place[0]]
+            state, contents = _state(VIEWS, place), view.contents
+            paged = view_in_pages(contents, form, pages, state, nbytes, machine.page_bytes)
+            views[place] = paged
+            if isinstance(paged, PagedBag) and form is not ViewForm.ITERABLE:
+                paged.made = view
 
-    def _views(
-        self, cell: KeyedState | None, places: Sequence[tuple[int, Window]]
-    ) -> tuple[View, ...] | None:
+    def _view(self, cell_id: CellId, place: _Place, known: Any) -> View:
+        """A view in pages, as elements are emitted with it."""
+        form = self._machine.forms[place[0]]
+        if isinstance(known, PagedBag) and form is not ViewForm.ITERABLE:
+            if known.made is None:
+                known.made = View(list(known))
+            made: View = known.made
+            return made
+        given = self._given.get((cell_id, place))
+        if given is None:
+            pages = self._in_passing(cell_id, place, known.size)
+            is_bag = isinstance(known, PagedBag)
+            contents = LargeElements(known, pages) if is_bag else PairsByKey(known, pages)
+            view = View(list(contents) if form is None else contents)
+            given = self._given[cell_id, place] = view, pages
+        return given[0]
+
+    def _in_passing(self, cell_id: CellId, place: _Place, size: int) -> PagesInPassing:
+        machine, state = self._machine, _state(VIEWS, place)
+        step = machine.steps
+        return PagesInPassing(
+            size,
+            partial(PageId, cell_id[0], cell_id[1], state),
+            self._cells,
+            machine.need_pages,
+            lambda: machine.steps != step,
+            f"a side input of {machine.node}",
+        )
+
+    def _views(self, cell_id: CellId, places: Sequence[_Place]) -> tuple[View, ...] | None:
         """The views of the windows of side inputs; None if one is not there yet."""
+        cell = self._cell(cell_id)
         known = {} if cell is None else cell.values.get(VIEWS, {})
         found = []
         for place in places:
@@ -359,7 +401,9 @@ class _Step:
             is_early = self._machine.waits_for_end and not self._machine.sides[number].fires_once
             if not is_over and (view is None or is_early):
                 return None
-            found.append(_whole(view) or self._machine.empty[number])
+            if isinstance(view, Paged):
+                view = self._view(cell_id, place, view)
+            found.append(view or self._machine.empty[number])
         return tuple(found)
 
     def _retract(self, cell_id: CellId, changed: Iterable[tuple[int, Window]]) -> None:
@@ -373,7 +417,7 @@ class _Step:
             places = tuple(enumerate(self._machine.side_windows(window)))
             if retracted.isdisjoint(places):
                 continue
-            views = self._views(cell, places)
+            views = self._views(cell_id, places)
             assert views is not None, "a view has gone"
             for emitted in by_digest.values():
                 for index, former in enumerate(emitted):
@@ -392,7 +436,7 @@ class _Step:
         waiting = cell.values.get(WAITING, {})
         for window in list(waiting):
             places = tuple(enumerate(self._machine.side_windows(window)))
-            views = self._views(cell, places)
+            views = self._views(cell_id, places)
             if views is not None:
                 elements = waiting.pop(window)
                 self._emit(cell_id, window, list(elements), views)
@@ -475,6 +519,8 @@ class _Step:
         views, emitted = values.get(VIEWS, {}), values.get(EMITTED, {})
         for place in [each for each in views if machine.expiry_us(*each) <= now_us]:
             self._part(cell_id, VIEWS)
+            if (cell_id, place) in self._given:
+                self._given[cell_id, place][1].leave()
             _drop(views.pop(place))
             _unmeasured(cell, place)
         for window in [each for each in emitted if machine.strategy.expiry_us(each) <= now_us]:
@@ -511,16 +557,6 @@ def _state(name: str, place: Any) -> tuple[Any, ...]:
     return (name, number, window.start_us, window.end_us)
 
 
-def _whole(known: View | PagedBag | None) -> View | None:
-    """A view, which may be in pages."""
-    if not isinstance(known, PagedBag):
-        return known
-    if known.made is None:
-        known.made = View(list(known))
-    view: View = known.made
-    return view
-
-
 def _drop(known: Any) -> None:
     """Delete the pages of what is not in a cell any more, if it has any."""
     if isinstance(known, Paged):
@@ -533,8 +569,9 @@ def _unmeasured(cell: KeyedState, place: Any) -> None:
         cell.sizes.pop(place, None)
 
 
-def _are_equal(one: View, other: View | None) -> bool:
-    return other is not None and dumps(one.contents) == dumps(other.contents)
+def _are_equal(one: Any, other: Any) -> bool:
+    are_whole = isinstance(one, View) and isinstance(other, View)
+    return are_whole and dumps(one.contents) == dumps(other.contents)
 
 
 def _end_us(window: Window) -> int:

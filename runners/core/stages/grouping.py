@@ -40,7 +40,12 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.retirement import divided
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
-from runners.core.stateful.cell_pages import NeedPages, PagesUnreadError, raising_unread
+from runners.core.stateful.cell_pages import (
+    NeedPages,
+    PagesUnreadError,
+    ReadingTrial,
+    raising_unread,
+)
 from runners.core.stateful.merging_do_fn import MergingDoFnMachine
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
@@ -111,9 +116,9 @@ class GroupingStage:
 
     def try_first(self, trial: Trial | None) -> None:
         """Run user code on trial before it is run; None: run it at once."""
-        self._trial = self.executor.trial = trial
-        if self._retired is not None:
-            self._retired.trial = trial
+        self._trial = trial
+        for each in self._executors():
+            each.trial = None if trial is None else ReadingTrial(trial)
 
     def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
         """Have state that is large, and is not a grouping's, kept in pages, which are among the cells.
@@ -293,7 +298,8 @@ class GroupingStage:
             ) from error
 
     def _followed(self, effects: Effects, clocks: StageClocks) -> Step:
-        outputs = self.executor.process(effects.bundle(), clocks)
+        # User code may look views up.
+        outputs = raising_unread(lambda: self.executor.process(effects.bundle(), clocks))
         outputs.dead[:0] = effects.dead
         return Step(effects, outputs)
 

@@ -1,16 +1,28 @@
 """CellPages: the pages of the state of one cell, as `dataflow.paged_state` uses them; the mapping of cells has them."""
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
+from dataflow.errors import TransformError
 from dataflow.paged_state import Paged, Pages
 from runners.core.ground.cells import CellId, Page, PageId
+from runners.core.user_code.poison import Trial
 
 T = TypeVar("T")
 
-#: Brings pages that exist into the mapping of cells.
-NeedPages = Callable[[Sequence[PageId]], None]
+
+class NeedPages(Protocol):
+    """Brings pages that exist into the mapping of cells."""
+
+    def __call__(self, page_ids: Sequence[PageId], /, *, is_passing: bool = False) -> None:
+        """Bring them there.
+
+        Args:
+            page_ids: the pages, which are missing.
+            is_passing: whether they will not be changed, and may go again when the next one is read.
+        """
 
 
 class PagesUnreadError(BaseException):
@@ -40,8 +52,33 @@ def raising_unread(run: Callable[[], T]) -> T:
         raise unread.error from unread
 
 
-def all_are_there(page_ids: Sequence[PageId]) -> None:
-    """Bring no pages into the mapping, as all are there."""
+class ReadingTrial(Trial):
+    """Runs code on trial that may read pages: that these cannot be read is not the end of its process.
+
+    Args:
+        trial: runs it.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def __call__(self, run: Callable[[], object]) -> None:
+        """Come back when the code has returned or raised."""
+        self._trial(partial(raising_unread, run))
+
+    def renew(self) -> None:
+        """Give the code that is run here next as much time as a trial has."""
+        self._trial.renew()
+
+
+def all_are_there(page_ids: Sequence[PageId], /, *, is_passing: bool = False) -> None:
+    """Bring no pages into the mapping, as all are there.
+
+    Args:
+        page_ids: the pages, which are missing.
+        is_passing: as for `NeedPages`.
+    """
+    del is_passing
     raise AssertionError(f"there is no {page_ids[0]}")
 
 
@@ -174,3 +211,69 @@ class CellPages(Pages):
             except Exception as error:
                 raise PagesUnreadError(error) from error
         return [cells[page_id] for page_id in page_ids]
+
+
+class PagesInPassing:
+    """The pages of one state, to be read one by one in one step by user code, behind the step of the machine.
+
+    They do not change in that step.  They may be deleted in it by the machine: `leave` is called before, and user code
+    reads them still.
+
+    Args:
+        size: how many there are; their numbers begin with 0.
+        id_of: makes the id of a page of its number.
+        cells: has them, or is given those that are missing.
+        need: gives it these.
+        is_over: whether the step is over, after which nothing is read any more.
+        what: names what is in them.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        id_of: Callable[[int], PageId],
+        cells: MutableMapping[CellId, Any],
+        need: NeedPages,
+        is_over: Callable[[], bool],
+        what: str,
+    ) -> None:
+        self._size, self._id_of, self._cells, self._need = size, id_of, cells, need
+        self._is_over, self._what = is_over, what
+        #: The pages that were in memory when all of them were deleted; None: they are still there.
+        self._left: dict[PageId, Page] | None = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def leave(self) -> None:
+        """Keep what is in memory, as the pages are about to be deleted in this step."""
+        page_ids, cells = map(self._id_of, range(self._size)), self._cells
+        self._left = {each: cells[each] for each in page_ids if each in cells}
+
+    def read(self, number: int) -> Any:
+        """The entries of a page, which must not be changed.
+
+        Args:
+            number: of the page.
+
+        Raises:
+            TransformError: the step is over.
+            PagesUnreadError: it could not be read.
+        """
+        if self._is_over():
+            raise TransformError(
+                f"{self._what} was used after the call that it was given to",
+                detail="it is large, so it is looked up, and by now it may have changed",
+                hint="keep what you need of it, e.g. a dict or list of it, and not the view itself",
+            )
+        page_id, left = self._id_of(number), self._left
+        page: Page | None = self._cells.get(page_id) if left is None else left.get(page_id)
+        if page is None:
+            try:
+                self._need([page_id], is_passing=True)
+            except Exception as error:
+                raise PagesUnreadError(error) from error
+            # One that is deleted in this step is not to come back.
+            page = self._cells[page_id] if left is None else self._cells.pop(page_id)
+        assert page is not None
+        return page.entries

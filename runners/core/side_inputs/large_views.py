@@ -1,0 +1,123 @@
+"""Views in pages: how they are put there, and the elements that user code reads from there.
+
+A view that is seen as a mapping is a `PagedMap` of the tuples of values by key, with the number of pairs as the number
+of the next key; any other is a `PagedBag`.  So is one of which no dict can be made, which is an error
+when it is used, as where it is small.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from dataflow.paged_state import PagedBag, PagedMap, Pages, page_of
+from dataflow.views import LargeContents, LargePairs, ViewForm
+from runners.core.stateful.cell_pages import PagesInPassing
+
+#: The forms in which keys are looked up.
+MAPPINGS = (ViewForm.DICT, ViewForm.MULTI_MAP)
+
+
+class LargeElements(LargeContents):
+    """The elements of a bag.
+
+    Args:
+        bag: has them.
+        pages: of it.
+    """
+
+    def __init__(self, bag: PagedBag, pages: PagesInPassing) -> None:
+        self._last, self._pages = bag.last, pages
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(len(self._pages)):
+            yield from self._pages.read(number)
+        yield from self._last
+
+    def __len__(self) -> int:
+        return len(self._last) + sum(
+            len(self._pages.read(number)) for number in range(len(self._pages))
+        )
+
+
+class PairsByKey(LargePairs):
+    """The pairs of a map.
+
+    Args:
+        paged: has the tuples of values by key.
+        pages: of it.
+    """
+
+    def __init__(self, paged: PagedMap, pages: PagesInPassing) -> None:
+        self._paged, self._pages = paged, pages
+
+    def values_of(self, key: Any) -> tuple[Any, ...] | None:
+        """The values of a key."""
+        number = page_of(key, self._paged.size)
+        page = self._paged.placeless if number is None else self._pages.read(number)
+        found = page.get(key)
+        return None if found is None else found[1]
+
+    def by_key(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """The keys, each with its values."""
+        pages = map(self._pages.read, range(len(self._pages)))
+        for page in chain(pages, (self._paged.placeless,)):
+            for key, (_, values) in page.items():
+                yield key, values
+
+    @property
+    def key_count(self) -> int:
+        """How many keys there are."""
+        return self._paged.count
+
+    def __iter__(self) -> Iterator[Any]:
+        return ((key, value) for key, values in self.by_key() for value in values)
+
+    def __len__(self) -> int:
+        return self._paged.following
+
+
+def view_in_pages(
+    contents: Sequence[Any] | LargeContents,
+    form: ViewForm | None,
+    pages: Pages,
+    state: Any,
+    nbytes: int,
+    page_bytes: int,
+) -> PagedBag | PagedMap:
+    """Put the elements of a view into pages.
+
+    Args:
+        contents: the elements.
+        form: how they are seen.
+        pages: of the cell.
+        state: the name of the view.
+        nbytes: about how large they are.
+        page_bytes: how large a page should be.
+    """
+    by_key = _by_key(contents, form) if form in MAPPINGS else None
+    if by_key is not None:
+        paged = PagedMap.of(by_key, pages, state, nbytes, page_bytes)
+        if isinstance(paged, PagedMap):
+            paged.following = len(contents)
+            return paged
+    bag: PagedBag = PagedBag.of(list(contents), pages, state, nbytes, page_bytes)
+    return bag
+
+
+def _by_key(
+    contents: Sequence[Any] | LargeContents, form: ViewForm | None
+) -> dict[Any, tuple[Any, ...]] | None:
+    """The values by key; None: they cannot be seen so."""
+    if not all(isinstance(each, tuple | list) and len(each) == 2 for each in contents):
+        return None
+    try:
+        if form is ViewForm.DICT:
+            found = {key: (value,) for key, value in contents}
+            return found if len(found) == len(contents) else None
+        lists: dict[Any, list[Any]] = {}
+        for key, value in contents:
+            lists.setdefault(key, []).append(value)
+        return {key: tuple(values) for key, values in lists.items()}
+    except TypeError:
+        # A key that cannot be hashed.
+        return None

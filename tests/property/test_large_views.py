@@ -1,0 +1,509 @@
+"""A view in pages is what a plain view is: whatever user code asks, whatever is in memory, through restarts.
+
+The cells are a real `CellCache`, over a store that is a dict, with a journal that is compacted when an event says so.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.graph import SideInputs
+from dataflow.serialization import dumps, loads
+from dataflow.views import LargeMapping
+from runners.core.ground.cells import CellId, PageId, TimerId
+from runners.core.side_inputs import large_views, side_inputs_machine
+from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
+from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.plan import plan
+from runners.core.stages.stage_clocks import StageClocks
+from runners.core.stateful.cell_pages import PagesInPassing
+from runners.errors import StoreError
+from runners.millwheel.worker.state.cell_cache import ENTRY_BYTES, CellCache
+from runners.stored.cells import decode_cell, encode_cell
+from runners.testing.scripted_source import ScriptedSource
+from tests.effort import costly
+from windowing.pane import NO_FIRING
+from windowing.window import Window
+
+Patch = pytest.MonkeyPatch
+VIEWS: dict[str, Any] = {
+    "dict": df.AsDict,
+    "multi-map": df.AsMultiMap,
+    "iterable": df.AsIter,
+    "list": df.AsList,
+}
+SHARDS = 2
+SIZE_US = 10
+WINDOWS = [Window(start_us, start_us + SIZE_US) for start_us in (0, SIZE_US)]
+
+
+def asked(x: Any, view: Any) -> Any:
+    """What user code may ask a view, in no order where that has none."""
+    if isinstance(view, list) or not hasattr(view, "keys"):
+        return x, sorted(map(repr, view)), sorted(map(repr, view)), len(view)
+    try:
+        found = view[x]
+    except KeyError as error:
+        found = repr(error)
+    there = sorted(repr(item) for item in view.items())
+    assert there == sorted(repr((key, view[key])) for key in view)
+    assert sorted(map(repr, view.values())) == sorted(repr(value) for _, value in view.items())
+    assert view == dict(view) == {**view} == view.copy() == view | {}
+    return x, repr(found), x in view, repr(view.get(x, 7)), len(view), there, bool(view)
+
+
+@attrs.define
+class Engine:
+    """One grouping of side inputs, with or without pages; steps are as a worker does them.
+
+    Attributes:
+        bytes_max: of the cells in memory.
+    """
+
+    stage: GroupingStage
+    page_bytes: int | None
+    bytes_max: int | None = None
+    stored: dict[CellId, bytes] = attrs.field(factory=dict)
+    journal: dict[CellId, bytes | None] = attrs.field(factory=dict)
+    timers: dict[TimerId, int] = attrs.field(factory=dict)
+    watermark_us: int = 0
+    reads: int = 0
+    #: The most bytes of cells that were in memory when one was read.
+    most_bytes: int = 0
+    fails: bool = False
+    found: list[Any] = attrs.field(factory=list)
+    cells: CellCache = attrs.field(init=False)
+
+    @classmethod
+    def of(
+        cls, form: str, page_bytes: int | None, ask: Callable[..., Any] = asked, **how: Any
+    ) -> "Engine":
+        p = df.Pipeline()
+        early = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
+        into = df.WindowInto(
+            df.FixedWindows(SIZE_US / 1e6),
+            trigger=early,
+            allowed_lateness=how.pop("lateness_us", 0) / 1e6,
+            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+        )
+        sides: Any = p | "read" >> df.Read(ScriptedSource([])) | "side windows" >> into
+        mains: Any = p | "main" >> df.Read(ScriptedSource([]))
+        windowed = mains | "windows" >> df.WindowInto(df.FixedWindows(SIZE_US / 1e6))
+        found: list[Any] = []
+        waits_for_end = how.pop("waits_for_end", False)
+        look = df.Map(lambda x, view: found.append(ask(x, view)), VIEWS[form](sides, shards=SHARDS))
+        windowed | "beside" >> look
+        execution = plan(p.graph())
+        (stage,) = (
+            each for each in execution.groupings() if isinstance(each.root.operation, SideInputs)
+        )
+        engine = cls(GroupingStage(execution, stage, tries=1), page_bytes, found=found, **how)
+        assert isinstance(engine.stage.machine, SideInputsMachine)
+        engine.stage.machine.waits_for_end = waits_for_end
+        engine.restart()
+        return engine
+
+    def read(self, page_ids: Sequence[CellId]) -> Iterator[tuple[CellId, bytes]]:
+        if self.fails:
+            raise StoreError("the store is away")
+        self.reads += len(page_ids)
+        self.most_bytes = max(self.most_bytes, self.cells.counts.bytes_buffered)
+        return ((each, self.stored[each]) for each in page_ids if each in self.stored)
+
+    def restart(self) -> None:
+        """Another worker takes what is stored over: cells that are no pages, and the journal."""
+        self.cells = CellCache(self.read, self.bytes_max)
+        if self.page_bytes is not None:
+            self.stage.keep_in_pages(self.page_bytes, self.cells.need_pages)
+        self.cells.take_in({k: v for k, v in self.stored.items() if not isinstance(k, PageId)})
+        for cell_id, blob in self.journal.items():
+            if blob is None:
+                self.cells.pop(cell_id, None)
+            else:
+                self.cells[cell_id] = decode_cell(blob)
+            self.cells.wrote([(cell_id, self.cells.get(cell_id))], len(blob or b""), is_stored=True)
+
+    def compact(self) -> None:
+        then = self.cells.compact(list(self.journal))
+        for cell_id, blob in self.journal.items():
+            if blob is None:
+                self.stored.pop(cell_id, None)
+            else:
+                self.stored[cell_id] = blob
+        self.journal.clear()
+        then()
+
+    def add(self, window: Window, *values: Any) -> list[Any]:
+        """Elements, and panes of the side input, of all shards; what went wrong."""
+        partials: Any = [
+            (shard, window, [(value, window.start_us, NO_FIRING, +1)], 1)
+            for value in values
+            for shard in ([hash(value[1]) % SHARDS] if value[0] is None else range(SHARDS))
+        ]
+        self.cells.need([(key, None) for key, *_ in partials])
+        return self._note(self.stage.add(self.cells, partials, self._clocks()))
+
+    def advance(self, to_us: int) -> list[Any]:
+        self.watermark_us, dead = max(self.watermark_us, to_us), list[Any]()
+        while due := [each for each, at_us in self.timers.items() if at_us <= self.watermark_us]:
+            for each in due:
+                del self.timers[each]
+            self.cells.need([cell_id for cell_id, *_ in due])
+            dead += self._note(self.stage.fire_timers(self.cells, due, self._clocks()))
+        return dead
+
+    def _clocks(self) -> StageClocks:
+        at_us = self.watermark_us
+        return StageClocks(watermark_us=at_us, output_watermark_us=at_us, now_us=0)
+
+    def _note(self, step: Step) -> list[Any]:
+        for timer, at_us in step.effects.timers.items():
+            self.timers.pop(timer, None)
+            if at_us is not None:
+                self.timers[timer] = at_us
+        for cell_id in step.effects.touched:
+            cell = self.cells.get(cell_id)
+            blob = None if cell is None else encode_cell(cell)
+            self.journal[cell_id] = blob
+            self.cells.wrote([(cell_id, cell)], len(blob or b""))
+        return [
+            *((each.element, each.error) for each in step.outputs.dead),
+            *((each.window, each.record) for each in step.effects.late),
+        ]
+
+    def pages(self) -> set[CellId]:
+        there = {**self.stored, **self.journal}
+        return {each for each, blob in there.items() if blob and isinstance(each, PageId)}
+
+
+class Own:
+    """Equal to all of its kind that have the same name: nobody knows that but itself."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return len(self.name)
+
+    def __repr__(self) -> str:
+        return f"Own({self.name!r})"
+
+
+KEYS = st.integers(0, 12) | st.sampled_from([True, 1.0, "a", "b", (1, "a"), None, Own("a")])
+PAIRS = st.lists(st.tuples(KEYS, st.integers(0, 3)), max_size=12)
+DISTINCT = st.dictionaries(KEYS, st.integers(0, 3), max_size=12).map(
+    lambda each: list(each.items())
+)
+#: Some of which no dict can be made.
+BAD = st.sampled_from([[(1, 2), 3], [([], 1)] * 3, [(1, 2, 3)] * 2])
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pane"), st.sampled_from(WINDOWS), DISTINCT | DISTINCT | PAIRS | BAD),
+        st.tuples(st.just("elements"), st.sampled_from(WINDOWS), st.lists(KEYS, min_size=1)),
+        st.tuples(st.just("elements"), st.sampled_from(WINDOWS), st.lists(KEYS, min_size=1)),
+        st.tuples(st.just("advance"), st.integers(1, 12)),
+        st.just(("restart",)),
+        st.just(("compact",)),
+    ),
+    max_size=12,
+)
+
+
+def answers(engine: Engine, events: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What user code has found, and what went wrong, event by event."""
+    found = []
+    for name, *args in [*events, ("advance", 10 * SIZE_US)]:
+        wrong: list[Any] = []
+        if name == "pane":
+            window, contents = args
+            wrong = engine.add(window, (0, list(contents)))
+        elif name == "elements":
+            window, keys = args
+            wrong = engine.add(window, *((None, key) for key in keys))
+        elif name == "advance":
+            wrong = engine.advance(engine.watermark_us + args[0])
+        elif name == "restart":
+            engine.restart()
+        else:
+            engine.compact()
+        found.append((list(engine.found), wrong))
+        engine.found.clear()
+    return found
+
+
+def check(form: str, events: Sequence[tuple[Any, ...]], bytes_max: int, **how: Any) -> None:
+    plain = answers(Engine.of(form, None, **how), events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(side_inputs_machine, "FEW", 1)
+        engine = Engine.of(form, 30, bytes_max=bytes_max, **how)
+        assert plain == answers(engine, events)
+    assert engine.pages() == set(), "pages are left"
+    assert len(engine.cells) == 0
+
+
+@costly(cells=len(VIEWS))
+@given(
+    events=EVENTS,
+    lateness_us=st.sampled_from([0, 5]),
+    waits_for_end=st.booleans(),
+    bytes_max=st.sampled_from([0, 3 * ENTRY_BYTES, 10**6]),
+)
+@pytest.mark.parametrize("form", VIEWS)
+def test_a_view_in_pages_is_what_a_plain_one_is(
+    form: str,
+    events: list[tuple[Any, ...]],
+    lateness_us: int,
+    waits_for_end: bool,
+    bytes_max: int,
+) -> None:
+    check(form, events, bytes_max, lateness_us=lateness_us, waits_for_end=waits_for_end)
+
+
+COUNT = 100_000
+PAGE_BYTES = 16 << 10
+PAIRS_MANY = [(f"key {each}", each) for each in range(COUNT)]
+
+
+def filled(form: str, ask: Callable[..., Any], bytes_max: int) -> Engine:
+    """With a view of many pairs, of which nothing is in memory."""
+    engine = Engine.of(form, PAGE_BYTES, ask, bytes_max=bytes_max)
+    engine.add(WINDOWS[0], (0, PAIRS_MANY))
+    assert not [each for each in engine.found if each]
+    engine.compact()
+    engine.restart()
+    assert len(engine.pages()) > 50 * SHARDS
+    return engine
+
+
+@pytest.mark.parametrize("form", ["dict", "multi-map"])
+def test_a_key_that_is_looked_up_costs_a_page(form: str) -> None:
+    """And as many keys as there are need no more memory than the cache has."""
+    ask = {"dict": lambda x, view: view[x], "multi-map": lambda x, view: view[x][0]}[form]
+    bytes_max = 10 * PAGE_BYTES
+    engine = filled(form, ask, bytes_max)
+
+    assert [] == engine.add(WINDOWS[0], (None, "key 4711"))
+    assert engine.reads == 1
+    keys = [f"key {each}" for each in range(0, COUNT, 97)]
+    assert [] == engine.add(WINDOWS[0], *((None, key) for key in keys))
+    assert engine.found == [4711, *(int(key.removeprefix("key ")) for key in keys)]
+    assert engine.reads > 100
+    assert engine.most_bytes < bytes_max + 3 * PAGE_BYTES
+
+
+@pytest.mark.parametrize("form", ["dict", "multi-map", "iterable"])
+def test_all_of_a_view_is_iterated_page_by_page(form: str) -> None:
+    bytes_max = 10 * PAGE_BYTES
+    engine = filled(form, lambda _, view: sum(1 for _ in view), bytes_max)
+
+    assert [] == engine.add(WINDOWS[0], (None, "x"))
+    assert engine.found == [COUNT]
+    assert engine.reads == len(engine.pages()) / SHARDS
+    assert engine.most_bytes < bytes_max + 3 * PAGE_BYTES
+
+
+def test_a_small_view_is_a_dict_and_has_no_pages() -> None:
+    engine = Engine.of("dict", PAGE_BYTES, lambda _, view: type(view), bytes_max=0)
+    engine.add(WINDOWS[0], (0, PAIRS_MANY[:200]), (None, "x"))
+
+    assert engine.found == [dict]
+    assert engine.pages() == set()
+
+
+def test_a_large_view_is_a_mapping_from_the_first_element_on() -> None:
+    engine = Engine.of("dict", PAGE_BYTES, lambda _, view: type(view), bytes_max=0)
+    engine.add(WINDOWS[0], (0, PAIRS_MANY), (None, "x"))
+
+    assert engine.found == [LargeMapping]
+
+
+def test_a_view_that_is_kept_is_an_error_and_not_another_view() -> None:
+    """What would be read is what the view has become."""
+    kept: list[Any] = []
+
+    def ask(_: Any, view: Any) -> Any:
+        kept.append(view)
+        return kept[0]["key 7"]
+
+    engine = Engine.of("dict", PAGE_BYTES, ask, bytes_max=0)
+    engine.add(WINDOWS[0], (0, PAIRS_MANY[:5_000]), (None, 0))
+    ((element, error),) = engine.add(WINDOWS[0], (None, 0))
+
+    assert element == 0
+    assert "used after the call that it was given to" in error
+    assert "a dict or list of it" in error
+
+
+@pytest.mark.parametrize("form", ["dict", "multi-map", "iterable"])
+def test_a_view_that_is_emitted_is_what_the_small_one_would_be(form: str) -> None:
+    engine = Engine.of(form, 100, lambda _, view: (loads(dumps(view)), pickle.dumps(view)))
+    engine.add(WINDOWS[0], (0, PAIRS_MANY[:100]), (None, "x"))
+
+    ((made, pickled),) = engine.found
+    assert engine.pages()
+    assert made == pickle.loads(pickled)
+    assert type(made) is {"iterable": list}.get(form, dict)
+    assert len(made) == 100
+
+
+def test_a_page_that_cannot_be_read_is_no_failure_of_the_element() -> None:
+    """User code that catches all exceptions does not see it, and nothing is a dead letter."""
+
+    def ask(key: Any, view: Any) -> Any:
+        try:
+            return view[key]
+        except Exception:  # noqa: BLE001 - as user code does
+            return None
+
+    engine = filled("dict", ask, 10 * PAGE_BYTES)
+    engine.fails = True
+
+    with pytest.raises(StoreError, match="the store is away"):
+        engine.add(WINDOWS[0], (None, "key 1"))
+
+
+@attrs.define
+class Forked:
+    """Runs code as a process of its own would."""
+
+    raised: list[BaseException] = attrs.field(factory=list)
+
+    def __call__(self, run: Callable[[], object]) -> None:
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 - a trial does not come back with it
+            self.raised.append(error)
+
+    def renew(self) -> None:
+        pass
+
+
+def test_a_page_that_cannot_be_read_on_trial_is_not_the_end_of_its_process() -> None:
+    engine, trial = filled("dict", lambda key, view: view[key], 10 * PAGE_BYTES), Forked()
+    engine.stage.try_first(trial)
+    engine.fails = True
+
+    with pytest.raises(StoreError, match="the store is away"):
+        engine.add(WINDOWS[0], (None, "key 1"))
+    assert [type(each) for each in trial.raised] == [StoreError]
+
+
+def forget_what_leaves(patch: Patch) -> None:
+    """A view expires in the step that emits what has waited for it."""
+    patch.setattr(PagesInPassing, "leave", lambda _: None)
+
+
+def bring_back_what_has_gone(patch: Patch) -> None:
+    """A page that is read when it is being deleted stays."""
+
+    def read(pages: PagesInPassing, number: int) -> Any:
+        page_id = pages._id_of(number)
+        if page_id not in pages._cells:
+            pages._need([page_id], is_passing=True)
+        return pages._cells[page_id].entries
+
+    patch.setattr(PagesInPassing, "read", read)
+
+
+def look_into_one_page(patch: Patch) -> None:
+    """Every key is looked up on the first page."""
+    patch.setattr(large_views, "page_of", lambda _key, _size: 0)
+
+
+def take_the_last_of_a_key(patch: Patch) -> None:
+    """A key that is there twice in a dict has what came last."""
+    made = large_views._by_key
+    patch.setattr(large_views, "_by_key", lambda contents, _: dict_of(made(contents, None)))
+
+
+def dict_of(pairs: dict[Any, tuple[Any, ...]] | None) -> Any:
+    return None if pairs is None else {key: values[-1:] for key, values in pairs.items()}
+
+
+def evict_what_is_not_stored(patch: Patch) -> None:
+    """Whatever was read in passing once goes, though it is another page by now."""
+
+    def let_pass(cache: CellCache) -> None:
+        for page_id in [each for each in cache if isinstance(each, PageId)]:
+            cache._evict(page_id)
+
+    patch.setattr(CellCache, "_let_pass", let_pass)
+
+
+def never_end(patch: Patch) -> None:
+    """The view of an earlier pane is the view for good."""
+    view = SideInputsMachine.add
+    given: dict[Any, Any] = {}
+
+    def add(machine: SideInputsMachine, *args: Any) -> Any:
+        effects = view(machine, *args)
+        for each in effects.values:
+            each.views = given.setdefault((machine, repr(effects.windows[0])), each.views)
+        machine.steps = 0
+        return effects
+
+    patch.setattr(SideInputsMachine, "add", add)
+
+
+MUTATIONS = [
+    forget_what_leaves,
+    bring_back_what_has_gone,
+    look_into_one_page,
+    take_the_last_of_a_key,
+    evict_what_is_not_stored,
+    never_end,
+]
+
+
+def scripted() -> list[list[tuple[Any, ...]]]:
+    """Panes that replace each other, also while pages are stored alone, and elements that wait until the end."""
+    first, second = WINDOWS
+    many = [(each, each % 4) for each in range(12)]
+    doubled = [*many, (3, 9)]
+    keys = list(range(14))
+    return [
+        [("pane", first, many), ("compact",), ("restart",), ("elements", first, keys)],
+        [("pane", first, doubled), ("elements", first, keys)],
+        [
+            ("pane", first, many),
+            ("compact",),
+            ("restart",),
+            ("elements", first, keys),
+            ("pane", first, many[3:]),
+            ("elements", first, keys),
+            ("restart",),
+            ("elements", first, keys),
+        ],
+        [
+            ("pane", first, many),
+            ("compact",),
+            ("restart",),
+            ("pane", second, many),
+            ("elements", first, keys),
+            ("elements", second, keys),
+        ],
+    ]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_broken_views_are_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    def check_all() -> None:
+        for form, waits_for_end, events in product(
+            ("dict", "multi-map"), (False, True), scripted()
+        ):
+            check(form, events, 0, waits_for_end=waits_for_end)
+
+    check_all()
+    mutation(monkeypatch)
+    with pytest.raises((AssertionError, KeyError, StoreError, df.DataflowError, AttributeError)):
+        check_all()
