@@ -142,7 +142,9 @@ class _Bundle:
         except asyncio.CancelledError as error:
             if index < self._failed:
                 self._fail(index, RuntimeError(f"it was cancelled: {error!r}"))
-        except Exception as error:  # noqa: BLE001 - raised again where the element is known
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again where the element is known
             self._fail(index, error)
 
     def _ended(self, index: int, _: "asyncio.Task[None]") -> None:
@@ -150,7 +152,7 @@ class _Bundle:
         del self._tasks[index]
         self._free.release()
 
-    def _fail(self, index: int, error: Exception) -> None:
+    def _fail(self, index: int, error: BaseException) -> None:
         self.outcomes[index] = None, error
         self._failed = min(self._failed, index)
         for later, task in self._tasks.items():

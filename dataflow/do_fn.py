@@ -254,7 +254,7 @@ class Shape(Enum):
 
 
 #: What a call has returned, and None; or None, and what it has raised.
-Outcome = tuple[Any, Exception | None]
+Outcome = tuple[Any, BaseException | None]
 
 
 class ConcurrentCalls(Protocol):

@@ -98,8 +98,15 @@ class Engine:
         windowed = mains | "windows" >> df.WindowInto(df.FixedWindows(SIZE_US / 1e6))
         found: list[Any] = []
         waits_for_end = how.pop("waits_for_end", False)
-        look = df.Map(lambda x, view: found.append(ask(x, view)), VIEWS[form](sides, shards=SHARDS))
-        windowed | "beside" >> look
+
+        def look(x: Any, view: Any) -> None:
+            found.append(ask(x, view))
+
+        async def look_async(x: Any, view: Any) -> None:
+            look(x, view)
+
+        call = look_async if how.pop("is_async", False) else look
+        windowed | "beside" >> df.Map(call, VIEWS[form](sides, shards=SHARDS))
         execution = plan(p.graph())
         (stage,) = (
             each for each in execution.groupings() if isinstance(each.root.operation, SideInputs)
@@ -274,9 +281,9 @@ PAGE_BYTES = 16 << 10
 PAIRS_MANY = [(f"key {each}", each) for each in range(COUNT)]
 
 
-def filled(form: str, ask: Callable[..., Any], bytes_max: int) -> Engine:
+def filled(form: str, ask: Callable[..., Any], bytes_max: int, **how: Any) -> Engine:
     """With a view of many pairs, of which nothing is in memory."""
-    engine = Engine.of(form, PAGE_BYTES, ask, bytes_max=bytes_max)
+    engine = Engine.of(form, PAGE_BYTES, ask, bytes_max=bytes_max, **how)
     engine.add(WINDOWS[0], (0, PAIRS_MANY))
     assert not [each for each in engine.found if each]
     engine.compact()
@@ -356,7 +363,8 @@ def test_a_view_that_is_emitted_is_what_the_small_one_would_be(form: str) -> Non
     assert len(made) == 100
 
 
-def test_a_page_that_cannot_be_read_is_no_failure_of_the_element() -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_page_that_cannot_be_read_is_no_failure_of_the_element(*, is_async: bool) -> None:
     """User code that catches all exceptions does not see it, and nothing is a dead letter."""
 
     def ask(key: Any, view: Any) -> Any:
@@ -365,11 +373,12 @@ def test_a_page_that_cannot_be_read_is_no_failure_of_the_element() -> None:
         except Exception:  # noqa: BLE001 - as user code does
             return None
 
-    engine = filled("dict", ask, 10 * PAGE_BYTES)
+    engine = filled("dict", ask, 10 * PAGE_BYTES, is_async=is_async)
     engine.fails = True
 
     with pytest.raises(StoreError, match="the store is away"):
         engine.add(WINDOWS[0], (None, "key 1"))
+    engine.stage.teardown()
 
 
 @attrs.define
