@@ -308,6 +308,18 @@ def test_a_key_that_is_looked_up_costs_a_page(form: str) -> None:
     assert engine.most_bytes < bytes_max + 3 * PAGE_BYTES
 
 
+def test_pages_that_are_used_again_take_the_place_of_others() -> None:
+    """Also where those were written, and never read."""
+    engine = Engine.of("dict", PAGE_BYTES, lambda x, view: view[x], bytes_max=10 * PAGE_BYTES)
+    engine.add(WINDOWS[0], (0, PAIRS_MANY))
+    engine.compact()
+    for number in (0, 1, 2) * 30:
+        assert [] == engine.add(WINDOWS[0], *((None, f"key {each}") for each in (number, 7, 8)))
+
+    # Five keys, on each shard's pages.
+    assert engine.reads <= 5 * SHARDS
+
+
 @pytest.mark.parametrize("form", ["dict", "multi-map", "iterable"])
 def test_all_of_a_view_is_iterated_page_by_page(form: str) -> None:
     bytes_max = 10 * PAGE_BYTES

@@ -13,8 +13,8 @@ needed last, by the timers of their windows, are evicted first, and not those th
 * After a compaction the other cells in memory take no more than the bound.
 * As long as nothing was evicted, a cell that is not in memory is not in the store either, and the store is not asked.
 * A page of the state of a cell is read when it is used, and only if it exists: whoever asks for it knows that.
-* A page that is read in passing, and will not be changed, may be evicted in the middle of a step: of these there are
-  only as many as fit, however many a step reads.
+* Where pages are read in passing, and none is changed but replaced by another one, a page that is in the store as it is
+  may be evicted in the middle of a step: however many a step reads, in memory are as many as fit.
 
 The bound counts values as the store has them, and the overhead of an entry.  It does not count timers, which all stay
 in memory.
@@ -119,8 +119,9 @@ class CellCache(dict[CellId, Any]):
         self._sizes: dict[CellId, int] = {}
         #: The order of eviction of compacted cells; None until a cell has to be evicted for the first time.
         self._order: FurthestFirst[CellId] | None = None
-        #: Pages that were read in passing, in the order in which they were read; some may be gone, or others by now.
-        self._passing: dict[PageId, Any] = {}
+        #: Pages that are in the store as they are, in the order in which they came there or from there; one may be
+        #: gone, or another one by now.
+        self._stored_pages: dict[PageId, Any] = {}
         #: How many cells of this worker's ranges are only in the store; rather too many than too few.
         self._absent: float = 0
         self._bytes = self._hits = self._misses = self._loads = self._evictions = 0
@@ -166,7 +167,7 @@ class CellCache(dict[CellId, Any]):
 
         Args:
             page_ids: the pages.
-            is_passing: whether they will not be changed, so that they may go as soon as others need their room.
+            is_passing: whether no page is changed, so that others may go for them.
 
         Raises:
             StoreError: they cannot be read, or there is none of them.
@@ -183,14 +184,12 @@ class CellCache(dict[CellId, Any]):
                     detail=f"key {page_id.key!r}, window {page_id.window}",
                     hint="this is a bug in dataflow-model: keep the database and report it",
                 )
-        if is_passing and self._bytes_max is not None:
-            self._passing.update({page_id: self[page_id] for page_id in page_ids})
 
     def _let_pass(self) -> None:
-        """Evict pages that were read in passing, until there is room or none is left."""
-        while self.is_full and self._passing:
-            page_id, page = next(iter(self._passing.items()))
-            del self._passing[page_id]
+        """Evict pages that the store has, until there is room or none is left."""
+        while self.is_full and self._stored_pages:
+            page_id, page = next(iter(self._stored_pages.items()))
+            del self._stored_pages[page_id]
             # Another one may be there by now, which the store does not have yet.
             if self.get(page_id) is page and page_id not in self._uncommitted:
                 if self._order is not None:
@@ -209,6 +208,7 @@ class CellCache(dict[CellId, Any]):
             if cell_id not in self and cell_id not in self._uncommitted:
                 self[cell_id] = decode_cell(value)
                 self._stored.add(cell_id)
+                self._note_stored(cell_id)
                 self._weigh(cell_id, len(value))
                 if self._order is not None:
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
@@ -241,10 +241,10 @@ class CellCache(dict[CellId, Any]):
         if self._order is not None:
             for cell_id in cell_ids:
                 self._order.forget(cell_id)
-        if self._passing:
+        if self._stored_pages:
             for cell_id, _ in cells:
                 if type(cell_id) is PageId:
-                    self._passing.pop(cell_id, None)
+                    self._stored_pages.pop(cell_id, None)
 
     def is_stored(self, cell_id: CellId) -> bool:
         """Whether the store may have a cell that is in memory, or has just gone."""
@@ -270,9 +270,14 @@ class CellCache(dict[CellId, Any]):
         for cell_id, write in written.items():
             if self._uncommitted.get(cell_id) == write:
                 del self._uncommitted[cell_id]
+                self._note_stored(cell_id)
                 if self._order is not None and cell_id in self:
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
         self.trim()
+
+    def _note_stored(self, cell_id: CellId) -> None:
+        if type(cell_id) is PageId and self._bytes_max is not None and cell_id in self:
+            self._stored_pages[cell_id] = self[cell_id]
 
     @property
     def uncommitted(self) -> Collection[CellId]:
@@ -301,7 +306,7 @@ class CellCache(dict[CellId, Any]):
         self._stored.discard(cell_id)
         self._weigh(cell_id, None)
         if type(cell_id) is PageId:
-            self._passing.pop(cell_id, None)
+            self._stored_pages.pop(cell_id, None)
         self._evictions += 1
 
     def _weigh(self, cell_id: CellId, value_bytes: int | None) -> None:
@@ -318,8 +323,8 @@ class CellCache(dict[CellId, Any]):
 
     def forget(self, is_gone: Callable[[CellId], bool]) -> None:
         """Forget the cells of ranges that another worker owns now."""
-        self._passing = {
-            cell_id: page for cell_id, page in self._passing.items() if not is_gone(cell_id)
+        self._stored_pages = {
+            cell_id: page for cell_id, page in self._stored_pages.items() if not is_gone(cell_id)
         }
         for cell_id in [cell_id for cell_id in self if is_gone(cell_id)]:
             del self[cell_id]
