@@ -137,7 +137,7 @@ def row(
 
 
 COLUMNS = {"key": str, "start": datetime, "at": datetime, "value": str}
-TABLES = ("sums", "closed", "in_order", "last_three", "remembered")
+TABLES = ("sums", "closed", "named", "in_order", "last_three", "remembered")
 
 
 def build(p: df.Pipeline, events: Path) -> None:
@@ -150,10 +150,16 @@ def build(p: df.Pipeline, events: Path) -> None:
         | "pair" >> df.Map(lambda row: (row["user"], int(row["value"])))
         | "windows" >> df.WindowInto(df.FixedWindows(WINDOW))
     )
+    # More than a page of it, which is looked up.
+    names = p | "names" >> df.Create([(f"user{number}", number) for number in range(3_000)])
+    named = pairs | "name" >> df.Map(
+        lambda pair, names: (pair[0], pair[1] + names[pair[0]]), df.AsDict(names)
+    )
     flushed = pairs | "flush" >> df.ParDo(Flushed()).with_outputs("closed")
     results = {
         "sums": flushed.main | "sum" >> df.CombinePerKey(sum),
         "closed": flushed.closed,
+        "named": named | "named sums" >> df.CombinePerKey(sum),
         "in_order": pairs | "in order" >> df.ParDo(InOrder()),
         "remembered": pairs | "remember" >> df.ParDo(Remembering()),
         "last_three": pairs | "threes" >> df.CountWindows(3, period=2, time_sorted=True),
