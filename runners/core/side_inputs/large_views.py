@@ -26,17 +26,17 @@ class LargeElements(LargeContents):
     """
 
     def __init__(self, bag: PagedBag, pages: PagesInPassing) -> None:
-        self._last, self._pages = bag.last, pages
+        self._bag, self._pages = bag, pages
 
     def __iter__(self) -> Iterator[Any]:
-        for number in range(len(self._pages)):
-            yield from self._pages.read(number)
-        yield from self._last
+        return chain(chain.from_iterable(self._pages.each()), self._bag.last)
 
     def __len__(self) -> int:
-        return len(self._last) + sum(
-            len(self._pages.read(number)) for number in range(len(self._pages))
-        )
+        if self._bag.made is None:
+            # Counted once, as a list that is made of it asks too.
+            self._bag.made = sum(map(len, self._pages.each())) + len(self._bag.last)
+        count: int = self._bag.made
+        return count
 
 
 class PairsByKey(LargePairs):
@@ -59,8 +59,7 @@ class PairsByKey(LargePairs):
 
     def by_key(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         """The keys, each with its values."""
-        pages = map(self._pages.read, range(len(self._pages)))
-        for page in chain(pages, (self._paged.placeless,)):
+        for page in chain(self._pages.each(), (self._paged.placeless,)):
             for key, (_, values) in page.items():
                 yield key, values
 
@@ -101,6 +100,7 @@ def view_in_pages(
             paged.following = len(contents)
             return paged
     bag: PagedBag = PagedBag.of(list(contents), pages, state, nbytes, page_bytes)
+    bag.made = len(contents)
     return bag
 
 

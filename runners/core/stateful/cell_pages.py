@@ -1,6 +1,6 @@
 """CellPages: the pages of the state of one cell, as `dataflow.paged_state` uses them; the mapping of cells has them."""
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -11,6 +11,9 @@ from runners.core.ground.cells import CellId, Page, PageId
 from runners.core.user_code.poison import Trial
 
 T = TypeVar("T")
+
+#: How many pages are read together where all of them are.
+_TOGETHER = 8
 
 
 class NeedPages(Protocol):
@@ -242,9 +245,6 @@ class PagesInPassing:
         #: The pages that were in memory when all of them were deleted; None: they are still there.
         self._left: dict[PageId, Page] | None = None
 
-    def __len__(self) -> int:
-        return self._size
-
     def leave(self) -> None:
         """Keep what is in memory, as the pages are about to be deleted in this step."""
         page_ids, cells = map(self._id_of, range(self._size)), self._cells
@@ -260,20 +260,30 @@ class PagesInPassing:
             TransformError: the step is over.
             PagesUnreadError: it could not be read.
         """
+        return self._read([number])[0]
+
+    def each(self) -> Iterator[Any]:
+        """The entries of one page after the other, as `read` returns them; a few are read together."""
+        for start in range(0, self._size, _TOGETHER):
+            yield from self._read(range(start, min(start + _TOGETHER, self._size)))
+
+    def _read(self, numbers: Iterable[int]) -> list[Any]:
         if self._is_over():
             raise TransformError(
                 f"{self._what} was used after the call that it was given to",
                 detail="it is large, so it is looked up, and by now it may have changed",
                 hint="keep what you need of it, e.g. a dict or list of it, and not the view itself",
             )
-        page_id, left = self._id_of(number), self._left
-        page: Page | None = self._cells.get(page_id) if left is None else left.get(page_id)
-        if page is None:
+        page_ids = [self._id_of(number) for number in numbers]
+        there = self._cells if self._left is None else self._left
+        found = {each: there[each] for each in page_ids if each in there}
+        missing = [each for each in page_ids if each not in found]
+        if missing:
             try:
-                self._need([page_id], is_passing=True)
+                self._need(missing, is_passing=True)
             except Exception as error:
                 raise PagesUnreadError(error) from error
-            # One that is deleted in this step is not to come back.
-            page = self._cells[page_id] if left is None else self._cells.pop(page_id)
-        assert page is not None
-        return page.entries
+            # Those that are deleted in this step are not to come back.
+            take = self._cells.__getitem__ if self._left is None else self._cells.pop
+            found.update({each: take(each) for each in missing})
+        return [found[each].entries for each in page_ids]
