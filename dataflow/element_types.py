@@ -56,7 +56,7 @@ _SINGLE = (str, bytes, bytearray, dict)
 
 @attrs.frozen
 class ElementTypes:
-    """What an operation takes, and what it emits.
+    """The element types of one operation: of its input, and of each of its outputs.
 
     Attributes:
         accepts: the type of elements of its input, or of its first.
@@ -70,7 +70,7 @@ class ElementTypes:
 
 
 def types_through(operation: Operation, given: Sequence[Any], what: str) -> ElementTypes:
-    """What an operation takes, and emits for what it is given.
+    """Find the element types of an operation: of its input, and of its outputs for that input.
 
     Args:
         operation: the operation.
@@ -218,7 +218,7 @@ def check_emitted(declared: Any, found: Any, what: str) -> None:
 
 
 def types_of_expand(expand: Callable[..., Any], pcollection: type, given: Any) -> FunctionTypes:
-    """What a composite takes and emits, as the annotations of its `expand` say: ``PCollection[...]``.
+    """The element types of a composite, from the annotations of its `expand`: ``PCollection[...]``.
 
     Args:
         expand: the method, or the function that stands for it.

@@ -98,7 +98,7 @@ class HandledCombineFn(CombineFn):
     def _tried(
         self, call: Callable[[], Any], described: Callable[[], str]
     ) -> tuple[Any, Failure | None]:
-        """What a call returns, and None; or a text of what it failed on, and the failure."""
+        """Call it, again while retries are left: its result and None, or a text of its input and the failure."""
         # What has failed is seldom as it was.
         what = described() if self._handling.retries else ""
         attempt = 0

@@ -501,7 +501,7 @@ class Pipeline:
     def _types_through(
         self, operation: Operation, inputs: Sequence[PCollection[Any]]
     ) -> ElementTypes:
-        """What is known of the elements of an operation, whose inputs are checked."""
+        """The element types of an operation, to which its inputs are compared."""
         if any(pcoll.pipeline is not self for pcoll in inputs):
             raise PipelineError(
                 f"{self.here()} reads a PCollection of another pipeline",
@@ -513,7 +513,7 @@ class Pipeline:
         return types
 
     def _made_by(self, operation: Operation, inputs: Sequence[PCollection[Any]]) -> str:
-        """What emits the elements that an operation passes on; for errors."""
+        """Name, for errors, the transform that made the elements which an operation passes on."""
         return inputs[0].made_by if isinstance(operation, AssignWindows) else self.here()
 
     def expand_handled(
