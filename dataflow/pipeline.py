@@ -105,6 +105,30 @@ class PCollection(Generic[T_co]):
         """Whether it ends by itself: all sources that it is made of do (`Source.is_bounded`)."""
         return self.node.is_bounded
 
+    if not TYPE_CHECKING:  # type checkers refuse these, as there are none for them
+
+        def __iter__(self) -> Iterator[Any]:
+            raise self._without_elements("iterated")
+
+        def __len__(self) -> int:
+            raise self._without_elements("counted")
+
+        def __getitem__(self, index: object) -> Any:
+            raise self._without_elements("looked up by an index")
+
+        def __bool__(self) -> bool:
+            # Not by its length: a collection is true, as any object.
+            return True
+
+    def _without_elements(self, done: str) -> PipelineError:
+        maker = self.pipeline.graph().before(self.node.id)[-1]
+        return PipelineError(
+            f"a PCollection cannot be {done} ({user_location()}): it has no elements while the pipeline is built",
+            detail=f"it is that of {maker}",
+            hint="df.collect(pcollection) runs the pipeline and returns the elements; for each of them use df.Map or "
+            "df.FlatMap, and for their number df.Count.Globally()",
+        )
+
     def __reduce_ex__(self, protocol: object) -> Any:
         maker = self.pipeline.graph().before(self.node.id)[-1]
         raise PipelineError(

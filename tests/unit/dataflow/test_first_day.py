@@ -114,6 +114,31 @@ def output_that_does_not_exist() -> None:
     outputs["early"]
 
 
+def loop_over_a_collection() -> None:
+    numbers = df.Pipeline() | df.Create([1])
+    [each + 1 for each in numbers]  # type: ignore[attr-defined]
+
+
+def list_of_a_collection() -> None:
+    numbers = df.Pipeline() | df.Create([1])
+    list(numbers)  # type: ignore[call-overload]
+
+
+def unpacked_collection() -> None:
+    numbers = df.Pipeline() | df.Create([1])
+    _, _ = numbers  # type: ignore[misc]
+
+
+def length_of_a_collection() -> None:
+    numbers = df.Pipeline() | df.Create([1])
+    len(numbers)  # type: ignore[arg-type]
+
+
+def first_of_a_collection() -> None:
+    numbers = df.Pipeline() | df.Create([1])
+    numbers[0]  # type: ignore[index]
+
+
 def misspelt_job() -> None:
     df.Pipeline("batch", jbo="a")  # type: ignore[call-arg] # is also refused at run time
 
@@ -176,6 +201,11 @@ class Upper(df.DoFn):
         (called_function, "Map needs a function, not None (L)", "df.Map(f), and not df.Map(f(x))"),
         (text_for_elements, "Create needs several elements, not one value (L)", "['ab']"),
         (forgotten_event_times, "(FixedWindows)' (L) needs event times", "event_time=..."),
+        (loop_over_a_collection, "a PCollection cannot be iterated (L)", "df.collect(pcollection)"),
+        (list_of_a_collection, "a PCollection cannot be iterated (L)", "df.Map or df.FlatMap"),
+        (unpacked_collection, "a PCollection cannot be iterated (L)", "df.collect(pcollection)"),
+        (length_of_a_collection, "a PCollection cannot be counted (L)", "df.Count.Globally()"),
+        (first_of_a_collection, "cannot be looked up by an index (L)", "df.collect(pcollection)"),
         (misspelt_option, "does not have the option tries_per_recrod (L)", "tries_per_record?"),
         (misspelt_job, "'batch' does not have the option jbo (L)", "did you mean job?"),
     ],
@@ -193,6 +223,10 @@ def test_a_mistake_is_named_with_what_to_do(
     )
     assert hint in str(failure.value)
     assert len(str(failure.value).splitlines()) <= 3
+
+
+def test_a_collection_is_true() -> None:
+    assert df.Pipeline() | df.Create([])
 
 
 @pytest.mark.parametrize(
