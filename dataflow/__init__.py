@@ -101,6 +101,7 @@ from dataflow.transforms.keys import Keys, KvSwap, Values, WithKeys
 from dataflow.transforms.log_elements import LogElements
 from dataflow.transforms.par_do import Filter, FlatMap, Map, ParDo, WithTimestamps
 from dataflow.transforms.partition import Partition
+from dataflow.transforms.periodic_sequence import PeriodicSequence
 from dataflow.transforms.reify import Reify
 from dataflow.transforms.request_response import Enrichment, RequestResponse
 from dataflow.transforms.reshuffle import Reshuffle
@@ -280,6 +281,7 @@ __all__ = [
     "ParDo",
     "Partition",
     "PeriodicImpulse",
+    "PeriodicSequence",
     "PhaseShiftedWindows",
     "Pipeline",
     "PipelineError",

@@ -19,7 +19,8 @@ is called, with all state that was not cleared by then.
 watermark has reached it: after all elements that had come by then, at that very instant and later ones too, and before
 those that come afterwards.  What is emitted then depends on how the records came, and differs between two runs.
 
-Timers of processing time fire by the clock, which in batch does not move until all input is there.
+Timers of processing time fire by the clock, which in batch does not move until all input is there.  One that keeps its
+window (`TimerSpec`) is not among those that fire a last time: it is waited for, as long as its job is not drained.
 
 **Where windows merge** the order is that of all elements and timers of a key, and not of a window: each element comes
 with the window that it was assigned, and merges with the open windows when it is seen, and not before.  So in the order
@@ -204,7 +205,7 @@ def check_merging(
 
     Raises:
         PipelineError: the input may be retracted, so that windows split again; or a state needs a function that merges
-            two values, and has none.
+            two values, and has none; or a timer keeps its window.
     """
     window_fn, retracted_by = pcoll.node.strategy.window_fn, pcoll.node.retracted_by
     if retracted_by:
@@ -217,6 +218,14 @@ def check_merging(
         )
     signature = stateful_signature(fn, what, arguments)
     assert signature is not None
+    keeping = [name for name, spec in signature.timers.items() if spec.keeps_window]
+    if keeping:
+        raise PipelineError(
+            f"{what} has a timer that keeps its window, and its windows merge: {', '.join(map(repr, keeping))}",
+            detail=f"the windows are {window_fn!r}",
+            hint="group first: after df.GroupByKey() windows stay as they are; or put "
+            "df.WindowInto(df.GlobalWindows()) before it",
+        )
     unmerged = [
         spec
         for spec in signature.states.values()

@@ -16,6 +16,7 @@ Names are Apache Beam's (`apache_beam.transforms.userstate`).  MillWheel, sectio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
+from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
 import attrs
@@ -28,6 +29,7 @@ from windowing.timestamps import (
     DurationLike,
     TimestampLike,
     format_timestamp,
+    to_datetime,
     to_duration_us,
     to_timestamp_us,
 )
@@ -53,6 +55,19 @@ def _check_domain(spec: Any, _attribute: attrs.Attribute[Any], time_domain: obje
         raise PipelineError(
             f"{type(spec).__name__}({spec.name!r}) needs a time domain, not {time_domain!r}",
             hint="df.TimeDomain.EVENT follows the watermark, df.TimeDomain.PROCESSING the clock",
+        )
+
+
+def _check_keeps(spec: Any, _attribute: attrs.Attribute[Any], keeps_window: object) -> None:
+    if keeps_window and not (spec.holds_watermark and spec.time_domain is TimeDomain.PROCESSING):
+        raise PipelineError(
+            f"{type(spec).__name__}({spec.name!r}) keeps its window, and is no timer of processing time that holds the "
+            "watermark",
+            detail="what it emits would be late behind its window"
+            if not spec.holds_watermark
+            else "",
+            hint=f"df.{type(spec).__name__}({spec.name!r}, df.TimeDomain.PROCESSING, holds_watermark=True, "
+            "keeps_window=True)",
         )
 
 
@@ -265,11 +280,19 @@ class TimerSpec:
         time_domain: event time or processing time.
         holds_watermark: whether it may be set with an output timestamp, which holds the output watermark until it has
             fired.  A worker that takes over such state reads all of it.
+        keeps_window: whether its window does not expire while it is set with an output timestamp, so that it always
+            fires by the clock: in a stream whose input has ended, too, which then ends when it has.  In batch its time
+            has come when all input is there.  When a job is drained it does not fire any more.  Only for a timer of
+            processing time that holds the watermark, in windows that do not merge.
+
+    Raises:
+        PipelineError: one of them is something else.
     """
 
     name: str = attrs.field(validator=_check_name)
     time_domain: TimeDomain = attrs.field(validator=_check_domain)
     holds_watermark: bool = attrs.field(default=False, kw_only=True)
+    keeps_window: bool = attrs.field(default=False, kw_only=True, validator=_check_keeps)
 
 
 @attrs.frozen
@@ -282,11 +305,16 @@ class TimerFamilySpec:
         name: of the timers, by which they are stored; not empty.
         time_domain: event time or processing time.
         holds_watermark: as for `TimerSpec`.
+        keeps_window: likewise.
+
+    Raises:
+        PipelineError: as for `TimerSpec`.
     """
 
     name: str = attrs.field(validator=_check_name)
     time_domain: TimeDomain = attrs.field(validator=_check_domain)
     holds_watermark: bool = attrs.field(default=False, kw_only=True)
+    keeps_window: bool = attrs.field(default=False, kw_only=True, validator=_check_keeps)
 
 
 AnyTimerSpec = TimerSpec | TimerFamilySpec
@@ -407,7 +435,7 @@ class TimerHandle:
     Setting it again moves it.  One that is set for the past fires at once: after the call that set it has returned.
 
     When the window expires, timers that are still set fire a last time, whatever they are set for; timers that are then
-    set for later do not fire any more.
+    set for later do not fire any more.  One that keeps its window is waited for instead.
     """
 
     _timers: MutableMapping[TimerName, SetTimer]
@@ -416,6 +444,15 @@ class TimerHandle:
     _base_us: int
     _now_us: int
     _holds: dict[Any, Any] | None = None
+
+    @property
+    def now(self) -> datetime:
+        """The time by the runner's clock, in UTC, from which `set_after` counts.
+
+        In batch it is the beginning of time while elements come in, and the end of it when timers fire that keep their
+        window.
+        """
+        return to_datetime(self._now_us)
 
     def set(self, time: TimestampLike, *, output_timestamp: TimestampLike | None = None) -> None:
         """Fire at an instant of the timer's domain.

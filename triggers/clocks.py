@@ -16,11 +16,13 @@ class Clocks:
         now_us: the processing time.
         percentile_us: the percentile watermark, which triggers follow in place of the watermark where it is ahead; the
             beginning of time where they follow none.
+        is_drained: whether the input ends because its job is drained, so that nothing waits for processing time.
     """
 
     watermark_us: int
     now_us: int
     percentile_us: int = MIN_TIMESTAMP_US
+    is_drained: bool = False
     # None where triggers see these clocks themselves.  Made once for all windows of a step.
     _for_triggers: "Clocks | None" = attrs.field(init=False, default=None, eq=False, repr=False)
 

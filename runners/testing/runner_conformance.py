@@ -113,6 +113,17 @@ def _bundle_ends(p: df.Pipeline) -> df.PCollection[Any]:
     return counts | df.WithKeys(0) | df.CombinePerKey(sum) | df.Values()
 
 
+def _sequences(p: df.Pipeline) -> df.PCollection[Any]:
+    """Instants of ranges, of which two are equal, by the minute."""
+    ranges = [(70, 75, 10), (-10, 50, "1 minute"), (0, 10, 10), (70, 75, 10), (5, 5, 1)]
+    created: df.PCollection[Any] = p | df.Create(ranges)
+    seconds = created | df.PeriodicSequence() | df.Map(lambda at: (None, at.timestamp()))
+    windowed: df.PCollection[Any] = seconds | MINUTE | df.GroupByKey() | df.Reify.Window()
+    return windowed | df.MapTuple(
+        lambda group, _, window: (window.start.timestamp(), sorted(group[1]))
+    )
+
+
 def _partition(p: df.Pipeline) -> df.PCollection[Any]:
     even, odd = p | df.Create(range(5)) | df.Partition(lambda x, n: x % n, 2)
     named = [
@@ -640,6 +651,7 @@ PROGRAMS: Sequence[Program] = (
         lambda p: p | df.PeriodicImpulse(0, 150, 60) | df.Map(lambda at: at.timestamp()),
         [0.0, 60.0, 120.0],
     ),
+    Program("PeriodicSequence", _sequences, [(0.0, [0.0]), (60.0, [70.0, 70.0]), (-60.0, [-10.0])]),
     Program("Keys", lambda p: p | df.Create(PAIRS) | df.Keys(), ["a", "b", "a"]),
     Program("Values", lambda p: p | df.Create(PAIRS) | df.Values(), [1, 2, 3]),
     Program("KvSwap", lambda p: p | df.Create(PAIRS) | df.KvSwap(), [(1, "a"), (2, "b"), (3, "a")]),

@@ -20,6 +20,7 @@ from tests.property.test_stateful_do_fns import (
     check_in_which_order,
     check_what_is_emitted,
 )
+from tests.simulation import test_periodic_sequences
 from windowing.time_domain import TimeDomain
 
 #: Far more than any of the mutations needs to be found.
@@ -148,6 +149,27 @@ def a_handled_call_is_not_undone(patch: Patch) -> None:
     patch.setattr(Handled, "outputs", lambda handled, *args: outputs(handled, *args[:2]))
 
 
+def no_window_is_kept(patch: Patch) -> None:
+    """A window expires although a timer that is set keeps it."""
+    patch.setattr(_Step, "_is_kept", lambda *_: False)
+
+
+def timers_hold_nothing(patch: Patch) -> None:
+    """The watermark passes the output timestamps of timers."""
+    patch.setattr(_Step, "_set_hold", lambda *_: None)
+
+
+def what_keeps_a_window_fires_once(patch: Patch) -> None:
+    """A timer that is set again when its window has expired does not fire again."""
+    fire = _Step._fire
+
+    def broken(step: _Step, cell_id: Any, cell: KeyedState, timer: TimerName) -> None:
+        fire(step, cell_id, cell, timer)
+        cell.called.add(timer)
+
+    patch.setattr(_Step, "_fire", broken)
+
+
 MUTATIONS: list[Callable[[Patch], None]] = [
     timers_fire_twice,
     latest_timer_first,
@@ -215,3 +237,16 @@ def look_for_a_failed_call(events: list[Any]) -> None:
     again = deepcopy(events)
     test_failed_calls.check_failed_calls(events)
     test_failed_calls.check_handled_calls(again)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutate", [no_window_is_kept, timers_hold_nothing, what_keeps_a_window_fires_once]
+)
+def test_a_machine_that_does_not_wait_for_a_timer_is_found(
+    mutate: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    """In a stream alone, whose clock goes on when its input has ended."""
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_periodic_sequences.check_instants(0.0, [(0, 9, 0.5), (1, 4, 1)], 7)

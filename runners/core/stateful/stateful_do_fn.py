@@ -9,7 +9,8 @@ atomically.
 * The cells and the outputs depend only on the order of elements and instants, never on how they came in bundles.
 * Timers of a key fire in time order within their domain, each once for each time it was set.
 * A timer that is due fires before the next element is processed.
-* An expired window keeps nothing: timers that are still set fire a last time, then the cell is deleted.
+* An expired window keeps nothing: timers that are still set fire a last time, then the cell is deleted.  It does not
+  expire before a timer that keeps it has fired, and then that timer has fired by the clock.
 
 **In time order** an element waits in its cell until the watermark has passed it.  The elements that have waited are
 then replayed: the *watermark of the cell* moves from element to element, and at each, due timers fire before and after
@@ -194,6 +195,8 @@ class _Step:
     def __init__(self, machine: StatefulDoFnMachine, cells: Cells, clocks: Clocks) -> None:
         self._machine, self._cells = machine, cells
         self._watermark_us, self._now_us = clocks.watermark_us, clocks.now_us
+        # By which timers fire that keep their window: it stands still for them no longer than until all input is there.
+        self._last_now_us, self._is_drained = clocks.now_us, clocks.is_drained
         if machine.is_time_sorted and min(self._watermark_us, self._now_us) >= MAX_TIMESTAMP_US:
             # The input has ended; processing time stood still while the elements that are replayed now came in.
             self._now_us = MIN_TIMESTAMP_US
@@ -255,8 +258,7 @@ class _Step:
         """Set the engine's timers, delete expired or empty cells, and end the bundle."""
         paged_kinds = self._machine.paged_kinds.items()
         for cell_id, cell in self._touched.items():
-            is_over = self._expiry_us(cell_id) <= self._watermark_us
-            if is_over or cell.is_empty:
+            if (self._is_expired(cell_id) and not self._is_kept(cell)) or cell.is_empty:
                 if cell.pages is not None:
                     cell.drop_pages()
                     self._touch_pages(cell.pages)
@@ -399,6 +401,10 @@ class _Step:
             return _Action((event[0], MIN_TIMESTAMP_US), event[1])
         processing = self._first(cell, TimeDomain.PROCESSING)
         if watermark_us >= expiry_us:
+            if event is None and processing is not None and self._keeps(cell, processing[1]):
+                if not self._has_come(processing[0]):
+                    return None
+                return _Action((expiry_us, processing[0]), processing[1])
             if (last := event or processing) is not None:
                 return _Action((expiry_us, MIN_TIMESTAMP_US), last[1])
             if self._machine.invoker.has_expiration and cell.values and not cell.is_over:
@@ -412,10 +418,29 @@ class _Step:
         """The first timer of a domain; of several at one instant the one that was set first."""
         while True:
             first = cell.timers.first(domain, self._domain)
-            if first is None or first[1] not in cell.called:
+            if first is None:
+                return None
+            is_given_up = self._is_drained and self._keeps(cell, first[1])
+            if first[1] not in cell.called and not is_given_up:
                 return first
             # The timer has fired for the last time: if it was set again since, that is ignored.
             cell.timers.pop(first[1])
+            cell.values.pop((HOLD, first[1]), None)
+
+    def _keeps(self, cell: KeyedState, timer: TimerName) -> bool:
+        """Whether a timer that is set keeps its window until it has fired."""
+        spec = self._machine.timers.get(spec_name(timer))
+        return spec is not None and spec.keeps_window and (HOLD, timer) in cell.values
+
+    def _is_kept(self, cell: KeyedState) -> bool:
+        return any(self._keeps(cell, timer) for timer in cell.timers)
+
+    def _has_come(self, fire_us: int) -> bool:
+        """Whether the time of a timer that keeps its window has come; at the end of time that of all of them has."""
+        return fire_us <= self._last_now_us or self._last_now_us >= MAX_TIMESTAMP_US
+
+    def _is_expired(self, cell_id: CellId) -> bool:
+        return self._expiry_us(cell_id) <= self._watermark_us
 
     def _domain(self, timer: TimerName) -> TimeDomain:
         if spec_name(timer) == TTL:
@@ -503,11 +528,15 @@ class _Step:
         assert window is not None
         expiry_us = self._expiry_us(cell_id)
         hold_us = cell.hold_us if self._machine.can_hold else None
+        keeps = self._keeps(cell, timer)
         set_us, base_us = cell.timers.pop(timer)
         output_us = cell.values.pop((HOLD, timer), None)
         fire_us = set_us
         is_processing = self._domain(timer) is TimeDomain.PROCESSING
-        if cell.watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
+        now_us = self._now_us
+        if cell.watermark_us >= expiry_us and keeps:
+            now_us = self._last_now_us
+        elif cell.watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
             cell.called.add(timer)
         if is_processing:
             fire_us = cell.watermark_us
@@ -517,7 +546,7 @@ class _Step:
             emitted_key(key),
             window,
             timestamp_us,
-            self._now_us,
+            now_us,
             watermark_us=cell.watermark_us,
             fire_us=set_us,
             tag="" if isinstance(timer, str) else timer[1],
@@ -540,11 +569,14 @@ class _Step:
     def _engine_timers(self, cell_id: CellId, cell: KeyedState) -> TriggerTimers:
         event = self._first(cell, TimeDomain.EVENT)
         processing = self._first(cell, TimeDomain.PROCESSING)
-        events_us = [self._expiry_us(cell_id), *([] if event is None else [event[0]])]
+        # What keeps an expired window is a timer of processing time.
+        events_us = [] if self._is_expired(cell_id) else [self._expiry_us(cell_id)]
+        if event is not None:
+            events_us.append(event[0])
         if cell.backlog:
             events_us.append(min(each[1] for each in cell.backlog) + 1)
         return TriggerTimers(
-            clamp_timestamp_us(min(events_us)),
+            clamp_timestamp_us(min(events_us)) if events_us else None,
             None if processing is None else clamp_timestamp_us(processing[0]),
         )
 

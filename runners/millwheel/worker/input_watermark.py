@@ -56,6 +56,7 @@ class InputWatermark:
             percentile_us=max(clocks.percentile_us, self.percentile_us, self._taken_percentile_us),
             output_watermark_us=self.output_watermark_us,
             now_us=clocks.now_us,
+            is_drained=clocks.is_drained,
         )
 
     def reached(self, now_us: int) -> StageClocks:

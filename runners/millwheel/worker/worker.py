@@ -335,10 +335,14 @@ class Worker:
 
     def _clocks_of(self, name: str) -> Clocks:
         """The time now, and the watermarks that the master last sent for a computation."""
+        watermark_us = self._inputs_us.get(name, MIN_TIMESTAMP_US)
+        is_drained = self._is_draining and watermark_us >= MAX_TIMESTAMP_US
         return Clocks(
-            watermark_us=self._inputs_us.get(name, MIN_TIMESTAMP_US),
-            now_us=self._clock.now_us(),
+            watermark_us=watermark_us,
+            # Timers that still wait are due, so that their windows expire.
+            now_us=MAX_TIMESTAMP_US if is_drained else self._clock.now_us(),
             percentile_us=self._percentiles_us.get(name, MIN_TIMESTAMP_US),
+            is_drained=is_drained,
         )
 
     def _read(self, computation: SourceComputation) -> bool:

@@ -396,3 +396,28 @@ class MergesPanes(df.DoFn):
 )
 def test_a_merge_method_is_one_and_has_no_element(fn: df.DoFn, message: str) -> None:
     assert message in refused(fn).fact
+
+
+@pytest.mark.parametrize("kind", [df.TimerSpec, df.TimerFamilySpec])
+def test_only_a_timer_that_holds_the_watermark_keeps_its_window(kind: Any) -> None:
+    with pytest.raises(df.PipelineError, match="late behind its window") as caught:
+        kind("soon", df.TimeDomain.PROCESSING, keeps_window=True)
+    assert "holds_watermark=True, keeps_window=True" in str(caught.value)
+    with pytest.raises(df.PipelineError, match="no timer of processing time"):
+        kind("soon", df.TimeDomain.EVENT, holds_watermark=True, keeps_window=True)
+
+
+def test_a_timer_in_windows_that_merge_keeps_none() -> None:
+    class Keeping(df.DoFn):
+        spec = df.TimerSpec(
+            "soon", df.TimeDomain.PROCESSING, holds_watermark=True, keeps_window=True
+        )
+
+        def process(self, element: Any, /, soon: Any = df.DoFn.TimerParam(spec)) -> None: ...
+
+        @df.on_timer(spec)
+        def fire(self) -> None: ...
+
+    error = refused(Keeping(), df.WindowInto(df.Sessions(60)))
+
+    assert "has a timer that keeps its window, and its windows merge: 'soon'" in error.fact

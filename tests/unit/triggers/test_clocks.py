@@ -1,5 +1,7 @@
 """Clocks: what decides what is late, and what triggers follow."""
 
+from typing import Any
+
 import pytest
 
 import dataflow as df
@@ -12,7 +14,7 @@ def test_triggers_follow_the_percentile_where_it_is_ahead(
     percentile_us: int | None, followed_us: int
 ) -> None:
     """The watermark itself does not move by it: what is late is decided by that one."""
-    percentile = {} if percentile_us is None else {"percentile_us": percentile_us}
+    percentile: dict[str, Any] = {} if percentile_us is None else {"percentile_us": percentile_us}
     clocks = df.Clocks(watermark_us=10, now_us=7, **percentile)
 
     assert (10, 7) == (clocks.watermark_us, clocks.now_us)
