@@ -18,7 +18,14 @@ from dataflow.combiners import (
     TupleCombineFn,
 )
 from dataflow.containers import ToDictCombineFn, ToListCombineFn, ToSetCombineFn
-from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, nondeterministic
+from dataflow.do_fn import (
+    DoFn,
+    OutputTag,
+    TaggedOutput,
+    TimestampedValue,
+    WindowedValue,
+    nondeterministic,
+)
 from dataflow.errors import (
     ArrivalOrderWarning,
     DataflowError,
@@ -273,6 +280,7 @@ __all__ = [
     "Never",
     "OrFinally",
     "OrderedListStateSpec",
+    "OutputTag",
     "PCollection",
     "PCollectionTuple",
     "PTransform",

@@ -14,14 +14,16 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Itera
 from datetime import datetime
 from enum import Enum
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args, overload
 
 import attrs
 import pyarrow as pa
 
 from dataflow import user_state
 from dataflow.errors import PipelineError
-from dataflow.type_vars import InT_contra, OutT_co
+from dataflow.type_hints import text_of
+from dataflow.type_vars import InT_contra, OutT_co, T
+from windowing.location import user_location
 from windowing.timestamps import DurationLike, TimestampLike, to_datetime, to_timestamp_us
 from windowing.window import Window
 
@@ -229,17 +231,77 @@ class WindowedValue:
         return to_datetime(self.timestamp_us)
 
 
-@attrs.frozen
+class OutputTag(Generic[T]):
+    """The tag of an output, with the type of its elements; text is a tag of which nothing more is known.
+
+    Type checkers compare what a `TaggedOutput` has with it, and know the output by it: those that ``with_outputs(BAD)``
+    names, and ``outputs[BAD]``.  When the pipeline is built it is the type that the output is declared to have, and
+    with ``check_types=True`` when it runs, too.
+
+    Example::
+
+        BAD = df.OutputTag[str]("bad")
+
+        def parse(line: str) -> Iterator[int | df.TaggedOutput]:
+            yield int(line) if line.isdigit() else df.TaggedOutput(BAD, line)
+
+        good, bad = lines | df.FlatMap(parse).with_outputs(BAD)
+
+    Args:
+        name: what the output is called: ``outputs["bad"]`` and ``outputs.bad`` are it as well.
+
+    Raises:
+        PipelineError: the name is not text.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise PipelineError(
+                f"OutputTag needs a name, not {name!r:.200} ({user_location()})",
+                hint='the type of the elements stands before it: df.OutputTag[str]("bad")',
+            )
+        self.name = name
+
+    @property
+    def element_type(self) -> Any:
+        """The type that stands in brackets; `typing.Any` if none does."""
+        # Where `typing` leaves what a generic class was called with.
+        args = get_args(getattr(self, "__orig_class__", None))
+        return args[0] if args else Any
+
+    def __repr__(self) -> str:
+        return f"OutputTag[{text_of(self.element_type)}]({self.name!r})"
+
+
+@attrs.frozen(init=False)
 class TaggedOutput:
     """An output for one of the extra outputs that `ParDo.with_outputs` named.
 
     Args:
-        tag: the name of the output.
+        tag: the name of the output, or its `OutputTag`, whose name it then has.
         value: the element; it may be a `TimestampedValue`.
     """
 
     tag: str
     value: Any
+
+    @overload
+    def __init__(
+        self, tag: OutputTag[T], value: T | TimestampedValue[T] | WindowedValue
+    ) -> None: ...
+    @overload
+    def __init__(self, tag: str, value: Any) -> None: ...
+    def __init__(self, tag: str | OutputTag[Any], value: Any) -> None:
+        self.__attrs_init__(tag_name(tag), value)
+
+
+def tag_name(tag: str | OutputTag[Any]) -> str:
+    """The name of an output.
+
+    Args:
+        tag: its tag, or its name.
+    """
+    return tag.name if isinstance(tag, OutputTag) else tag
 
 
 class Shape(Enum):

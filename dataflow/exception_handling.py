@@ -9,7 +9,7 @@ the failure of a retracted element is equal to the failure that is retracted.
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import attrs
 
@@ -55,6 +55,18 @@ class BadElement(NamedTuple):
 
     element: Any
     failure: Failure
+
+
+class HandlingOptions(TypedDict, total=False):
+    """The arguments of `PTransform.with_exception_handling` behind the tags, which describes them."""
+
+    exc_class: ExceptionClasses
+    partial: bool
+    threshold: float
+    threshold_windowing: WindowFn | None
+    retries: int
+    retry_delay: DurationLike
+    on_failure_callback: Callable[[BaseException, Any], object] | None
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple, Unp
 import attrs
 
 from dataflow.after_run import Check, ChecksAfterRun, checked
+from dataflow.do_fn import OutputTag
 from dataflow.drawing import html_table
 from dataflow.element_types import (
     ElementTypes,
@@ -156,7 +157,7 @@ class PCollection(Generic[T_co]):
 
 
 class PCollectionTuple(tuple[*OutputsT], Generic[*OutputsT]):  # noqa: SLOT001 - its outputs are also attributes
-    """The outputs of a transform that has several, by tag: ``outputs["late"]`` or ``outputs.late``.
+    """The outputs of a transform that has several, by tag: ``outputs["late"]``, ``outputs.late``, or ``outputs[LATE]``.
 
     They unpack in the order of their tags, the main output first: ``good, late = outputs``.
     """
@@ -170,10 +171,14 @@ class PCollectionTuple(tuple[*OutputsT], Generic[*OutputsT]):  # noqa: SLOT001 -
         return made
 
     @overload
+    def __getitem__(self, tag: OutputTag[OutT]) -> PCollection[OutT]: ...
+    @overload
     def __getitem__(self, tag: str) -> PCollection[Any]: ...
     @overload
     def __getitem__(self, tag: Any) -> Any: ...
     def __getitem__(self, tag: Any) -> Any:
+        if isinstance(tag, OutputTag):
+            tag = tag.name
         if not isinstance(tag, str):
             return super().__getitem__(tag)
         if tag not in self._outputs:

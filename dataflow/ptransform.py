@@ -113,7 +113,10 @@ class PTransform(ABC, Generic[InT_contra, OutT_co]):
                 output.
         """
         types = {tag: _checked_hint("with_output_types", each) for tag, each in tagged.items()}
-        return self._declaring(emits=_checked_hint("with_output_types", element_type), tagged=types)
+        tagged = {**self.declared_types.tagged, **types}
+        return self._declaring(
+            emits=_checked_hint("with_output_types", element_type), tagged=tagged
+        )
 
     def _declaring(self, **types: Any) -> Self:
         return changed(self, declared_types=attrs.evolve(self.declared_types, **types))

@@ -62,13 +62,13 @@ class TableNames:
 
 def build(p: df.Pipeline, source: Path, tables: TableNames) -> None:
     """Add the whole job to a pipeline; ``source`` is a CSV file in arrival order."""
-    parsed = (
+    flights, dead_letters = (
         p
         | "read" >> df.ReadFromCsv(source, event_time=event_time, max_disorder=MAX_DISORDER)
-        | "parse" >> df.ParDo(ParseFlight()).with_outputs(DEAD_LETTERS, main="flights")
+        | "parse" >> df.ParDo(ParseFlight()).with_outputs(DEAD_LETTERS)
     )
     (
-        parsed["flights"]
+        flights
         | "by airport" >> df.Map(airport_delay)
         | "hours"
         >> df.WindowInto(
@@ -82,7 +82,7 @@ def build(p: df.Pipeline, source: Path, tables: TableNames) -> None:
         >> df.WriteToPostgres(tables.hours, columns=HOUR_COLUMNS, key=("origin", "window_start"))
     )
     (
-        parsed["flights"]
+        flights
         | "by aircraft" >> df.FlatMap(aircraft_leg)
         | "sessions"
         >> df.WindowInto(
@@ -98,7 +98,7 @@ def build(p: df.Pipeline, source: Path, tables: TableNames) -> None:
         )
     )
     (
-        parsed[DEAD_LETTERS]
+        dead_letters
         | "dead letter rows" >> df.Map(dead_letter_row)
         | "write dead letters"
         >> df.WriteToPostgres(tables.dead_letters, columns=DEAD_LETTER_COLUMNS)

@@ -28,13 +28,13 @@ from typing import Any, NamedTuple
 import dataflow as df
 from examples.flights_data import scheduled_departure
 
-#: The extra output of `ParseFlight`.
-DEAD_LETTERS = "dead_letters"
-
 #: The event time of a row that has none: it is a dead letter, and no window ever sees it.
 NO_EVENT_TIME = datetime.min.replace(tzinfo=UTC)
 
 Row = Mapping[str, str]
+
+#: The extra output of `ParseFlight`: what a row lacks, and the row.
+DEAD_LETTERS = df.OutputTag[tuple[str, Row]]("dead_letters")
 
 
 def event_time(row: Row) -> datetime:

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import FrameType
 
 _OWN_PACKAGES = ("windowing", "triggers", "dataflow", "runners")
+#: What calls a class that is subscripted, as `df.OutputTag[str](...)`, for the user.
+_BETWEEN = "typing"
 #: Where user code is called for the elements of a run.
 _ENGINE = "runners.core."
 
@@ -43,9 +45,9 @@ def user_stacklevel() -> int:
 
 
 def is_own(frame: FrameType) -> bool:
-    """Whether a frame runs code of this package."""
+    """Whether a frame runs code of this package, or what stands between it and the user's."""
     module: str = frame.f_globals.get("__name__", "")
-    return module.partition(".")[0] in _OWN_PACKAGES
+    return module == _BETWEEN or module.partition(".")[0] in _OWN_PACKAGES
 
 
 def _short(filename: str) -> str:

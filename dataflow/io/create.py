@@ -12,6 +12,7 @@ from dataflow.graph import Read as ReadOperation
 from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.memory import MemorySource, listed_elements
+from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
 
 
-class Read(PTransform["Pipeline", PCollection[T]], Generic[T]):
+class Read(OneOutput["Pipeline", T], Generic[T]):
     """The elements of a `Source`, in the global window.
 
     Args:

@@ -24,8 +24,8 @@ from dataflow.io.arrival import ArrivalTime
 from dataflow.io.create import Read
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
 from dataflow.io.whole_lines import WholeLines
+from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
-from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.source import Source, SourceReader
 from dataflow.type_vars import T
@@ -245,7 +245,7 @@ def text_of(path: str, raw: bytes) -> str:
         ) from None
 
 
-class ReadFromFiles(PTransform["Pipeline", PCollection[T]], Generic[T]):
+class ReadFromFiles(OneOutput["Pipeline", T], Generic[T]):
     """The base class of the transforms that read files.
 
     Args:

@@ -17,6 +17,7 @@ from dataflow.columns import PairColumns, Rows
 from dataflow.combine_fn import CombineFn, as_combine_fn
 from dataflow.combiners import TupleCombineFn
 from dataflow.errors import PipelineError
+from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
 from dataflow.rows import row_class
 from dataflow.transforms.fields import (
@@ -28,7 +29,6 @@ from dataflow.transforms.fields import (
     field_value,
 )
 from dataflow.transforms.group import CombinePerKey, GroupByKey
-from dataflow.transforms.one_output import OneOutput
 from dataflow.transforms.par_do import Map
 from windowing.window import Window
 

@@ -7,36 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from inspect import isgeneratorfunction
-from typing import Any, Concatenate, Generic, Self, cast, overload
+from typing import Any, Concatenate, Generic, Self, TypeVarTuple, Unpack, cast, overload
+
+import attrs
 
 from dataflow.async_calls import async_calls
 from dataflow.do_fn import (
     CallableDoFn,
     DoFn,
+    OutputTag,
     Shape,
     TaggedOutput,
     TimestampedValue,
     has_process_batch,
     is_nondeterministic,
     requested_params,
+    tag_name,
 )
 from dataflow.errors import PipelineError
+from dataflow.exception_handling import BadElement, HandlingOptions
 from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.graph import MAIN
 from dataflow.graph import ParDo as ParDoOperation
 from dataflow.graph import StatefulParDo as StatefulParDoOperation
+from dataflow.one_output import OneOutput
 from dataflow.pipeline import Outputs, PCollection, PCollectionTuple
-from dataflow.ptransform import PTransform, called
+from dataflow.ptransform import DeclaredTypes, PTransform, called
 from dataflow.serialization import dumps_code
 from dataflow.signature_types import FunctionTypes, function_types
 from dataflow.stateful import check_merging, check_order, is_asking_for_state, stateful_signature
-from dataflow.transforms.one_output import OneOutput
 from dataflow.transforms.side_inputs import SideInput, with_views
 from dataflow.transforms.wrapped import Wrapped
-from dataflow.type_vars import OutputsT, OutT, P, ReturnT, T, V
+from dataflow.type_vars import V2, V3, OutputsT, OutT, P, ReturnT, T, V
 from dataflow.user_code import check_user_code, no_function
 from windowing.location import user_location
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
+
+OutputTs = TypeVarTuple("OutputTs")
 
 
 class ParDo(OneOutput[PCollection[T], OutT], Generic[T, OutT]):
@@ -83,31 +90,35 @@ class ParDo(OneOutput[PCollection[T], OutT], Generic[T, OutT]):
 
     @overload
     def with_outputs(
-        self, tag: str, /, *, main: str = ...
-    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[OutT], PCollection[Any]]]: ...
+        self, tag: OutputTag[V] | str, /, *, main: str = ...
+    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[OutT], PCollection[V]]]: ...
     @overload
     def with_outputs(
-        self, tag: str, another: str, /, *, main: str = ...
+        self, tag: OutputTag[V] | str, another: OutputTag[V2] | str, /, *, main: str = ...
     ) -> MultiOutputParDo[
-        T, PCollectionTuple[PCollection[OutT], PCollection[Any], PCollection[Any]]
+        T, PCollectionTuple[PCollection[OutT], PCollection[V], PCollection[V2]]
     ]: ...
     @overload
-    def with_outputs(self, *tags: str, main: str = ...) -> MultiOutputParDo[T, Outputs]: ...
-    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T, Any]:
+    def with_outputs(
+        self, *tags: OutputTag[Any] | str, main: str = ...
+    ) -> MultiOutputParDo[T, Outputs]: ...
+    def with_outputs(
+        self, *tags: OutputTag[Any] | str, main: str = MAIN
+    ) -> MultiOutputParDo[T, Any]:
         """Give the transform more outputs.
 
         ``process`` yields `TaggedOutput` for ``tags``, everything else goes to ``main``.  The result has the outputs by
         tag, and unpacks, the main output first: ``good, bad = pcoll | df.ParDo(fn).with_outputs("bad")``.
 
         Args:
-            *tags: of the further outputs, as in `TaggedOutput`.
+            *tags: of the further outputs, as in `TaggedOutput`: their names, or each an `OutputTag`.
             main: the tag of the main output in the result.
         """
         named: MultiOutputParDo[T, Any] = MultiOutputParDo(
             self._fn, main, tags, self._skew_us, self._arguments
         )
-        named.label, named.declared_types = self.label, self.declared_types
-        return named
+        named.label = self.label
+        return named.with_types_of(tags, self.declared_types)
 
     def expand(self, pcoll: PCollection[T]) -> PCollection[OutT]:
         """Add the primitive."""
@@ -117,8 +128,8 @@ class ParDo(OneOutput[PCollection[T], OutT], Generic[T, OutT]):
 class MultiOutputParDo(PTransform[PCollection[T], OutputsT], Generic[T, OutputsT]):
     """A `ParDo` with several outputs, as `ParDo.with_outputs` returns it.
 
-    Type checkers know the type of the main output; of the others ``with_output_types(bad=str)`` says what comes out
-    when the pipeline is built, and runs.
+    Type checkers know the type of the main output, and of those that have an `OutputTag`; of the others
+    ``with_output_types(bad=str)`` says what comes out when the pipeline is built, and runs.
 
     Args:
         fn: the `DoFn`, or function.
@@ -135,13 +146,14 @@ class MultiOutputParDo(PTransform[PCollection[T], OutputsT], Generic[T, OutputsT
         self,
         fn: DoFn | CallableDoFn,
         main: str,
-        tags: tuple[str, ...],
+        tags: tuple[OutputTag[Any] | str, ...],
         skew_us: int = 0,
         arguments: ExtraArguments = NO_ARGUMENTS,
     ) -> None:
-        if len({main, *tags}) != 1 + len(tags):
-            raise PipelineError(f"the outputs {[main, *tags]} are not all different")
-        self._fn, self._main, self._tags, self._skew_us = fn, main, tags, skew_us
+        names = tuple(map(tag_name, tags))
+        if len({main, *names}) != 1 + len(names):
+            raise PipelineError(f"the outputs {[main, *names]} are not all different")
+        self._fn, self._main, self._tags, self._skew_us = fn, main, names, skew_us
         self._arguments = arguments
 
     def default_label(self) -> str:
@@ -149,9 +161,36 @@ class MultiOutputParDo(PTransform[PCollection[T], OutputsT], Generic[T, OutputsT
         fn = self._fn
         return f"ParDo({_name(fn.function) if isinstance(fn, CallableDoFn) else type(fn).__name__})"
 
+    def with_types_of(self, tags: Iterable[OutputTag[Any] | str], declared: DeclaredTypes) -> Self:
+        """Declare the types of outputs that have an `OutputTag`, beside those that are declared.
+
+        Args:
+            tags: of the outputs.
+            declared: counts before the types of tags.
+        """
+        types = {each.name: each.element_type for each in tags if isinstance(each, OutputTag)}
+        known = {name: each for name, each in types.items() if each is not Any}
+        self.declared_types = attrs.evolve(declared, tagged={**known, **declared.tagged})
+        return self
+
     def with_output_types(self, element_type: Any = Any, /, **tagged: Any) -> Self:
         """Declare the types of the elements that it emits; see `PTransform.with_output_types`."""
         return cast("Self", super().with_output_types(element_type, **tagged))
+
+    def with_exception_handling(
+        self: MultiOutputParDo[T, PCollectionTuple[*OutputTs]],
+        main_tag: str = "good",
+        dead_letter_tag: str = "bad",
+        **options: Unpack[HandlingOptions],
+    ) -> PTransform[PCollection[T], PCollectionTuple[*OutputTs, PCollection[BadElement]]]:
+        """Have elements that it fails on as the last output; see `PTransform.with_exception_handling`.
+
+        Args:
+            main_tag: of the main output in the result.
+            dead_letter_tag: of the output of bad elements.
+            **options: its other arguments.
+        """
+        return super().with_exception_handling(main_tag, dead_letter_tag, **options)
 
     def expand(self, pcoll: PCollection[T]) -> OutputsT:
         """Add the primitive."""
@@ -193,36 +232,44 @@ class _CallableTransform(OneOutput[PCollection[T], OutT], Generic[T, ReturnT, Ou
 
     @overload
     def with_outputs(
-        self: _CallableTransform[T, Any, V | TaggedOutput], tag: str, /, *, main: str = ...
-    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[V], PCollection[Any]]]: ...
+        self: _CallableTransform[T, Any, V3 | TaggedOutput],
+        tag: OutputTag[V] | str,
+        /,
+        *,
+        main: str = ...,
+    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[V3], PCollection[V]]]: ...
     @overload
     def with_outputs(
-        self: _CallableTransform[T, Any, V | TaggedOutput],
-        tag: str,
-        another: str,
+        self: _CallableTransform[T, Any, V3 | TaggedOutput],
+        tag: OutputTag[V] | str,
+        another: OutputTag[V2] | str,
         /,
         *,
         main: str = ...,
     ) -> MultiOutputParDo[
-        T, PCollectionTuple[PCollection[V], PCollection[Any], PCollection[Any]]
+        T, PCollectionTuple[PCollection[V3], PCollection[V], PCollection[V2]]
     ]: ...
     @overload
     def with_outputs(
-        self, tag: str, /, *, main: str = ...
-    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[OutT], PCollection[Any]]]: ...
+        self, tag: OutputTag[V] | str, /, *, main: str = ...
+    ) -> MultiOutputParDo[T, PCollectionTuple[PCollection[OutT], PCollection[V]]]: ...
     @overload
     def with_outputs(
-        self, tag: str, another: str, /, *, main: str = ...
+        self, tag: OutputTag[V] | str, another: OutputTag[V2] | str, /, *, main: str = ...
     ) -> MultiOutputParDo[
-        T, PCollectionTuple[PCollection[OutT], PCollection[Any], PCollection[Any]]
+        T, PCollectionTuple[PCollection[OutT], PCollection[V], PCollection[V2]]
     ]: ...
     @overload
-    def with_outputs(self, *tags: str, main: str = ...) -> MultiOutputParDo[T, Outputs]: ...
-    def with_outputs(self, *tags: str, main: str = MAIN) -> MultiOutputParDo[T, Any]:
+    def with_outputs(
+        self, *tags: OutputTag[Any] | str, main: str = ...
+    ) -> MultiOutputParDo[T, Outputs]: ...
+    def with_outputs(
+        self, *tags: OutputTag[Any] | str, main: str = MAIN
+    ) -> MultiOutputParDo[T, Any]:
         """Give the transform more outputs, for the `TaggedOutput` that the function returns.
 
         Args:
-            *tags: of the further outputs.
+            *tags: of the further outputs: their names, or each an `OutputTag`.
             main: the tag of the main output in the result.
         """
         called = CallableDoFn(self._fn, self.shape)
@@ -230,8 +277,7 @@ class _CallableTransform(OneOutput[PCollection[T], OutT], Generic[T, ReturnT, Ou
             called, main, tags, self._skew_us, self._arguments
         )
         named.label = self.label or self.default_label()
-        named.declared_types = self.declared_types
-        return named
+        return named.with_types_of(tags, self.declared_types)
 
     @overload
     def expand(

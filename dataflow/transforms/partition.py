@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import index
-from typing import Any
+from typing import Any, Concatenate, Generic, overload
 
 import attrs
 
@@ -14,10 +14,10 @@ from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.par_do import Map
 from dataflow.transforms.wrapped import Wrapped, check_function, check_runs_once
-from dataflow.type_vars import T
+from dataflow.type_vars import P, T
 
 
-class Partition(PTransform[PCollection[T], tuple[PCollection[T], ...]]):
+class Partition(PTransform[PCollection[T], tuple[PCollection[T], ...]], Generic[T]):
     """Several collections that together have the elements of one: ``small, large = p | df.Partition(fn, 2)``.
 
     A function that is not deterministic is marked as such (`nondeterministic`) where elements may be retracted, so that
@@ -37,6 +37,17 @@ class Partition(PTransform[PCollection[T], tuple[PCollection[T], ...]]):
         TransformError: the function returned something that is not the number of a collection.
     """
 
+    @overload
+    def __init__(self, fn: Callable[[T, int], int], partitions: int, /) -> None: ...
+    @overload
+    def __init__(
+        self,
+        fn: Callable[Concatenate[T, int, P], int],
+        partitions: int,
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None: ...
     def __init__(
         self, fn: Callable[..., int], partitions: int, /, *args: Any, **kwargs: Any
     ) -> None:

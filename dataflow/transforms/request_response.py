@@ -19,8 +19,8 @@ import attrs
 
 from dataflow.do_fn import DoFn, is_async, nondeterministic
 from dataflow.errors import PipelineError, RequestFailedError
+from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
-from dataflow.ptransform import PTransform
 from dataflow.times import in_words
 from dataflow.transforms.par_do import ParDo
 from windowing.errors import error_text
@@ -124,7 +124,7 @@ class RequestOptions:
         )
 
 
-class RequestResponse(PTransform[PCollection[Any], PCollection[Any]]):
+class RequestResponse(OneOutput[PCollection[Any], Any]):
     """The response to each element, which is a request.
 
     Example::
@@ -164,7 +164,7 @@ class RequestResponse(PTransform[PCollection[Any], PCollection[Any]]):
         return pcoll | ParDo(self._fn)
 
 
-class Enrichment(PTransform[PCollection[Any], PCollection[Any]]):
+class Enrichment(OneOutput[PCollection[Any], Any]):
     """Each element, with what another system says about it.
 
     Example::

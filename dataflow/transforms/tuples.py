@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic
 
 from dataflow.do_fn import DoFnParam, Shape
+from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
 from dataflow.signature_types import FunctionTypes, function_types, parameter_types
-from dataflow.transforms.one_output import OneOutput
 from dataflow.transforms.par_do import FlatMap, Map
 from dataflow.transforms.wrapped import Wrapped, check_function, check_runs_once
 from dataflow.type_hints import fields_of

@@ -124,6 +124,38 @@ def _sequences(p: df.Pipeline) -> df.PCollection[Any]:
     )
 
 
+_ODD, _TENS = df.OutputTag[int]("odd"), df.OutputTag[tuple[str, int]]("tens")
+
+
+class _Sorted(df.DoFn[tuple[str, int], int]):
+    """Sends numbers to outputs whose tags have types, from what keeps state and from what does not."""
+
+    def __init__(self, number: Any = None) -> None:
+        self._number = number
+
+    def process(self, element: tuple[str, int], /, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Send on a number."""
+        value = element[1]
+        yield df.TaggedOutput(_ODD, value) if value % 2 else value
+        yield df.TaggedOutput(_TENS, df.TimestampedValue((element[0], value // 10), 61))
+
+
+class _SortedByKey(_Sorted):
+    """Does so where state is."""
+
+    requires_time_sorted_input = True
+
+
+def _typed_tags(p: df.Pipeline) -> df.PCollection[Any]:
+    pairs = p | df.Create([("a", 4), ("b", 15)])
+    even, odd, tens = pairs | df.ParDo(_Sorted()).with_outputs(_ODD, _TENS)
+    by_key = pairs | "by key" >> df.ParDo(_SortedByKey()).with_outputs(_ODD, _TENS, "unused")
+    stamped_tens = [each | df.Reify.Timestamp() for each in (tens, by_key[_TENS])]
+    seconds = stamped_tens | df.Flatten() | df.Map(lambda each: (each.value, each.timestamp_us))
+    every: df.PCollection[Any] = [even, odd, by_key.main, by_key[_ODD], seconds] | df.Flatten()
+    return every
+
+
 def _partition(p: df.Pipeline) -> df.PCollection[Any]:
     even, odd = p | df.Create(range(5)) | df.Partition(lambda x, n: x % n, 2)
     named = [
@@ -588,7 +620,9 @@ def _failures_of_a_source(p: df.Pipeline) -> df.PCollection[Any]:
     path.write_text("at,team\n5,red\n7\nsoon,blue\n9,blue\n")
     read = df.ReadFromCsv(path, event_time=lambda row: float(row["at"]))
     good, bad = p | "read" >> read.with_exception_handling(threshold=0.5)
-    places = bad | df.Map(lambda each: (each.element, each.failure.origin.line))
+    places = bad | df.Map(
+        lambda each: (each.element, each.failure.origin and each.failure.origin.line)
+    )
     teams: df.PCollection[Any] = good | df.Map(lambda row: row["team"])
     return [teams, places] | df.Flatten()
 
@@ -650,6 +684,11 @@ PROGRAMS: Sequence[Program] = (
         "PeriodicImpulse",
         lambda p: p | df.PeriodicImpulse(0, 150, 60) | df.Map(lambda at: at.timestamp()),
         [0.0, 60.0, 120.0],
+    ),
+    Program(
+        "OutputTag",
+        _typed_tags,
+        [4, 15, 4, 15, *2 * [(("a", 0), 61_000_000), (("b", 1), 61_000_000)]],
     ),
     Program("PeriodicSequence", _sequences, [(0.0, [0.0]), (60.0, [70.0, 70.0]), (-60.0, [-10.0])]),
     Program("Keys", lambda p: p | df.Create(PAIRS) | df.Keys(), ["a", "b", "a"]),

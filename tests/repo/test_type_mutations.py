@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+import dataflow as df
 from dataflow import type_contradictions, type_hints
 from dataflow.type_contradictions import contradict
 from dataflow.type_hints import type_of
+from tests.unit.dataflow import test_element_types
 from tests.unit.dataflow import test_type_contradictions as laws
 
 Patch = pytest.MonkeyPatch
@@ -70,6 +72,22 @@ ALIKE: tuple[tuple[Any, Any], ...] = (
     (int, float),
     (dict[str, int], Iterable[str]),
 )
+
+
+def test_tags_whose_types_are_forgotten_are_found(monkeypatch: Patch) -> None:
+    def check_tags() -> None:
+        texts = df.Pipeline() | df.Create(["a"])
+        numbers = df.OutputTag[int]("numbers")
+        outputs = texts | df.FlatMap(str.split).with_outputs(numbers)
+        test_element_types.test_types_flow(lambda: outputs[numbers], int)
+        with pytest.raises(df.PipelineError):
+            outputs.numbers | df.Map(str.upper)
+
+    check_tags()
+    monkeypatch.setattr(df.OutputTag, "element_type", Any)
+
+    with pytest.raises(AssertionError):
+        check_tags()
 
 
 @pytest.mark.parametrize(

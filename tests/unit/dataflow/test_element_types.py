@@ -68,6 +68,9 @@ async def parts_awaited(text: str) -> AsyncIterator[str]:
 awaited_parts: Any = parts_awaited
 
 
+BAD = df.OutputTag[str]("bad")
+
+
 def tagged(text: str) -> Iterator[int | df.TaggedOutput]:
     yield len(text)
 
@@ -214,6 +217,16 @@ def pairs() -> Any:
             ),
             str,
         ),
+        (lambda: (texts() | df.FlatMap(tagged).with_outputs(BAD))["bad"], str),
+        (lambda: (texts() | df.FlatMap(tagged).with_outputs("a", BAD, "c"))[BAD], str),
+        (lambda: (texts() | df.FlatMap(tagged).with_outputs(BAD)).main, int),
+        (lambda: (texts() | df.FlatMap(tagged).with_outputs(df.OutputTag("bad"))).bad, Any),
+        (
+            lambda: (
+                texts() | df.FlatMap(tagged).with_outputs(BAD, "b").with_output_types(b=bytes)
+            )[BAD],
+            str,
+        ),
         (lambda: (texts() | df.Map(length).with_exception_handling()).good, int),
         (lambda: (texts() | df.Map(length).with_exception_handling()).bad, df.BadElement),
         (lambda: (texts() | df.Partition(lambda _, n: 0, 2))[1], str),
@@ -276,6 +289,13 @@ def test_side_inputs_leave_the_elements_as_they_are() -> None:
     [
         (lambda: of(int) | "up" >> df.Map(upper), "transform 'up' .* takes str, and is given int"),
         (lambda: of(int) | df.Map(str.upper), "takes str, and is given int"),
+        (
+            lambda: (
+                (texts() | df.FlatMap(tagged).with_outputs(df.OutputTag[int]("bad"))).bad
+                | df.Map(upper)
+            ),
+            "'Map.upper.' .* takes str, and is given int",
+        ),
         (lambda: of(int) | df.ParDo(Words()), "takes str, and is given int"),
         (lambda: of(int) | df.ParDo(MoreLengths()), "takes str, and is given int"),
         (lambda: of(int) | df.FlatMap(awaited_parts), "takes str, and is given int"),

@@ -143,9 +143,9 @@ def test_an_element_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataflow.exception_handling.time.sleep", waited.append)
     handled = {"retries": 3, "retry_delay": 2}
 
-    assert run(["a"], df.Map(Flaky(3)).with_exception_handling(**handled)) == (["a"], [])  # type: ignore[arg-type]
+    assert run(["a"], df.Map(Flaky(3)).with_exception_handling(**handled)) == (["a"], [])  # type: ignore[call-overload]
     assert waited == [2, 4, 8]
-    [bad] = run(["a"], df.Map(Flaky(4)).with_exception_handling(**handled))[1]  # type: ignore[arg-type]
+    [bad] = run(["a"], df.Map(Flaky(4)).with_exception_handling(**handled))[1]  # type: ignore[call-overload]
     assert bad.failure.message == "call 4"
 
 

@@ -115,7 +115,7 @@ def test_a_part_that_is_not_there_is_refused() -> None:
         with pytest.raises(df.PipelineError, match="positive number of collections"):
             df.Partition(lambda x, n: x, wrong)  # type: ignore[arg-type]
     with pytest.raises(df.PipelineError, match="do not fit its function"):
-        df.Pipeline() | df.Create([5]) | df.Partition(lambda x: x, 2)
+        df.Pipeline() | df.Create([5]) | df.Partition(lambda x: x, 2)  # type: ignore[arg-type, misc]
 
 
 def test_elements_as_text() -> None:

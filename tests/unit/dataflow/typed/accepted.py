@@ -93,6 +93,82 @@ def outputs(texts: df.PCollection[str]) -> None:
     assert_type(many["a"], df.PCollection[Any])
 
 
+BAD = df.OutputTag[Sale]("bad")
+LONG = df.OutputTag[tuple[str, int]]("long")
+MAYBE = df.OutputTag[int | None]("maybe")
+
+
+class Parse(df.DoFn[str, int]):
+    def process(
+        self, element: str, /, *args: Any, **kwargs: Any
+    ) -> Iterator[int | df.TaggedOutput]:
+        yield len(element)
+        yield df.TaggedOutput(BAD, Sale(element, 1))
+        yield df.TaggedOutput(LONG, df.TimestampedValue((element, 1), 7))
+        yield df.TaggedOutput(MAYBE, None)
+        yield df.TaggedOutput("text", 1.5)
+
+
+def typed_outputs(texts: df.PCollection[str]) -> None:
+    """A tag that is an `OutputTag` has the type of its output."""
+    good, bad = texts | df.ParDo(Parse()).with_outputs(BAD)
+    assert_type(good, df.PCollection[int])
+    assert_type(bad, df.PCollection[Sale])
+    lengths, long, other = texts | "labelled" >> df.FlatMap(numbers).with_outputs(LONG, "other")
+    assert_type(lengths, df.PCollection[int])
+    assert_type(long, df.PCollection[tuple[str, int]])
+    assert_type(other, df.PCollection[Any])
+    many = texts | "many" >> df.ParDo(Parse()).with_outputs(BAD, LONG, MAYBE, "text")
+    assert_type(many[BAD], df.PCollection[Sale])
+    assert_type(many[MAYBE], df.PCollection[int | None])
+    assert_type(many["bad"], df.PCollection[Any])
+    assert_type(many[LONG] | df.Keys(), df.PCollection[str])
+
+
+def failures(texts: df.PCollection[str]) -> None:
+    """What a transform fails on is an output of `BadElement`."""
+    good, bad = texts | df.Map(len).with_exception_handling()
+    assert_type(good, df.PCollection[int])
+    assert_type(bad, df.PCollection[df.BadElement])
+    main, other, failed = texts | df.ParDo(Parse()).with_outputs(BAD).with_exception_handling()
+    assert_type(main, df.PCollection[int])
+    assert_type(other, df.PCollection[Sale])
+    assert_type(failed, df.PCollection[df.BadElement])
+    kept, _ = texts | "kept" >> df.Filter(str.isupper).with_exception_handling("kept", "lost")
+    assert_type(kept, df.PCollection[str])
+
+
+def failures_of_a_source(p: df.Pipeline) -> None:
+    rows, bad = p | df.ReadFromCsv("x.csv").with_exception_handling(threshold=0.1)
+    assert_type(rows, df.PCollection[dict[str, str]])
+    assert_type(bad, df.PCollection[df.BadElement])
+    sales, _ = p | "read" >> df.Read(Orders()).with_exception_handling()
+    assert_type(sales, df.PCollection[Sale])
+
+
+def stamped(text: str) -> df.TimestampedValue[int]:
+    return df.TimestampedValue(len(text), 7)
+
+
+def failures_of_what_has_times(texts: df.PCollection[str]) -> None:
+    lengths, _ = texts | df.Map(stamped).with_exception_handling()
+    assert_type(lengths, df.PCollection[int])
+
+
+def parts(texts: df.PCollection[str]) -> None:
+    upper, lower = texts | df.Partition(place, 2)
+    assert_type(upper, df.PCollection[str])
+    assert_type(lower, df.PCollection[str])
+    texts | "by lambda" >> df.Partition(lambda text, n: len(text) % n, 2)
+    texts | "with more" >> df.Partition(lambda text, n, more: len(text) % n + more, 2, 0)
+    few = texts | "few" >> df.Partition(place, 3)
+    assert_type(few[0], df.PCollection[str])
+
+
+def place(text: str, number: int) -> int:
+    return len(text) % number
+
+
 def sources(p: df.Pipeline) -> None:
     assert_type(p | df.ReadFromCsv("x.csv"), df.PCollection[dict[str, str]])
     assert_type(p | df.ReadFromJsonLines("x", rows=Sale), df.PCollection[Sale])

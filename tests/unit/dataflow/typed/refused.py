@@ -47,6 +47,27 @@ def wrong(ints: df.PCollection[int], pairs: df.PCollection[tuple[str, int]]) -> 
     ints | df.Map(lambda number: number).with_output_types(int) | df.Map(str.upper)  # refused
 
 
+BAD = df.OutputTag[str]("bad")
+
+
+def wrong_outputs(ints: df.PCollection[int]) -> None:
+    df.TaggedOutput(BAD, 3)  # refused
+    df.TaggedOutput(BAD, df.TimestampedValue(3, 7))  # refused
+    _, bad = ints | df.Map(half).with_outputs(BAD)
+    bad | df.Map(half)  # refused
+    outputs = ints | df.Map(half).with_outputs(BAD, "a", "b")
+    outputs[BAD] | df.Map(half)  # refused
+    good, failed = ints | df.Map(half).with_exception_handling()
+    good | df.Map(str.upper)  # refused
+    failed | df.Map(half)  # refused
+    ints | df.Partition(place, 2)  # refused
+    ints | "label" >> df.Partition(place, 2)  # refused
+
+
+def place(text: str, number: int) -> int:
+    return len(text) % number
+
+
 def wrong_sources(p: df.Pipeline) -> None:
     p | df.ReadFromCsv("x.csv") | df.Map(first)  # refused
     p | df.ReadFromJsonLines("x", rows=Sale) | df.Map(str.upper)  # refused
