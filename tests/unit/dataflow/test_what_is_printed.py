@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import dataflow as df
 from runners.direct.job import Job
@@ -115,7 +116,7 @@ def test_a_notebook_prints_what_a_script_does(mistake: Callable[[], None]) -> No
 
 
 def test_ipython_shows_the_error_so(capsys: pytest.CaptureFixture[str]) -> None:
-    shell: Any = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell: Any = InteractiveShell()
     shell.run_cell(FAILS_IN_A_FUNCTION)
     printed = capsys.readouterr().out
 
