@@ -116,7 +116,7 @@ def test_a_notebook_prints_what_a_script_does(mistake: Callable[[], None]) -> No
 
 
 def test_ipython_shows_the_error_so(capsys: pytest.CaptureFixture[str]) -> None:
-    shell: Any = InteractiveShell()
+    shell: Any = InteractiveShell()  # type: ignore[no-untyped-call]
     shell.run_cell(FAILS_IN_A_FUNCTION)
     printed = capsys.readouterr().out
 
