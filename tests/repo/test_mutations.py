@@ -191,12 +191,12 @@ def drop_late_records_in_silence(patch: Patch) -> None:
 
 def free_the_state_of_the_key(patch: Patch) -> None:
     """The first window of a key to expire takes the others with it."""
-    patch.setattr(window_lifecycle, "_free", lambda cells, cell_id, _: cells.pop(cell_id))
+    patch.setattr(window_lifecycle, "free", lambda cells, cell_id, _: cells.pop(cell_id))
 
 
 def keep_state_for_ever(patch: Patch) -> None:
     """State is not freed."""
-    patch.setattr(window_lifecycle, "_free", lambda *_: None)
+    patch.setattr(window_lifecycle, "free", lambda *_: None)
 
 
 def count_late_records_twice(patch: Patch) -> None:

@@ -1,12 +1,14 @@
 """StreamCells: the open windows of a stream in cells, of which the engine has those in memory that it wants there."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from runners.core.ground.cells import CellId
 from runners.core.open_windows.cells import Cells
 from runners.core.open_windows.stream_windows import StreamWindows
 from runners.core.stages.entries import Changes, Entry
+from runners.core.stages.grouping import Step
+from runners.core.stages.stage_clocks import StageClocks
 from runners.errors import StoreError
 
 
@@ -26,6 +28,10 @@ class StreamCells(Cells, StreamWindows):
                 hint="this is a bug in dataflow-model: keep the database and report it",
             )
         super().restore(entry)
+
+    def go_over(self, cell_ids: Collection[CellId], clocks: StageClocks) -> Step:
+        """Do with some cells what is to be done with each once."""
+        return self._applied(self._stage.go_over(self.cells, cell_ids, clocks))
 
     def restore_holds(self, cell_ids: Iterable[CellId]) -> None:
         """Hold the watermark for the windows of cells that were restored, or have come from elsewhere."""

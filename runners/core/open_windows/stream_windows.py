@@ -5,7 +5,7 @@ change of it is in a step (`Step.noted`), for the engine to make it durable: the
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from runners.core.ground.cells import CellId
@@ -48,6 +48,15 @@ class StreamWindows(OpenWindows):
             owner: who is gone.
             is_gone: whether a cell is its.
         """
+
+    def go_over(self, cell_ids: Collection[CellId], clocks: StageClocks) -> Step:
+        """Do with some cells, which are in memory, what is to be done with each once; see `GroupingStage.go_over`.
+
+        Args:
+            cell_ids: the cells.
+            clocks: the clocks.
+        """
+        raise AssertionError(f"windows that do not retract have no standing panes at {clocks}")
 
     # The rest is about what is kept for each owner beside cells: nothing, unless a subclass keeps something.
 

@@ -35,6 +35,7 @@ from runners.core.ground.cells import (
     window_holds,
 )
 from runners.core.panes.merging_cells import Merger, Regrouper, fresh_state
+from runners.core.panes.plain_input import PlainInput
 from runners.core.panes.window_lifecycle import WindowLifecycle, clear
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.partial import LatePartial, Partial
@@ -62,6 +63,10 @@ class GroupAlsoByWindow:
                 active = ActiveWindows(window_fn)
                 self._merger = Merger(accumulation.combine_fn, strategy, active)
         self._life = WindowLifecycle(accumulation, self._regrouper)
+        #: Leads the windows over to a pipeline in which their input is never retracted; None: it is not now.
+        self.plain_input: PlainInput | None = None
+        if accumulation.is_retracted:
+            self.plain_input = PlainInput(accumulation, self._life, self._regrouper)
 
     @property
     def is_merging(self) -> bool:

@@ -112,7 +112,7 @@ class WindowLifecycle:
             if state.pending or self._closes(window, state, clocks):
                 self._panes.fire(cell_id[0], window, state, effects, clocks, is_last=True)
             clear(effects, cell_id, window, state)
-            _free(cells, cell_id, window)
+            free(cells, cell_id, window)
             return
         if self._deadline_us(window, state) <= clocks.watermark_us and state.pending:
             self._panes.fire(cell_id[0], window, state, effects, clocks, is_last=False)
@@ -120,7 +120,7 @@ class WindowLifecycle:
             self._ask_trigger(cell_id[0], window, state, effects, clocks)
         if self._is_over(window, state):
             clear(effects, cell_id, window, state)
-            _free(cells, cell_id, window)
+            free(cells, cell_id, window)
             return
         if state.trigger is not state.armed_for:
             latest_us = min(expiry_us, self._deadline_us(window, state))
@@ -244,7 +244,14 @@ def clear(effects: Effects, cell_id: CellId, window: Window, state: WindowState)
         effects.holds[cell_id, window] = state.hold_us = None
 
 
-def _free(cells: MutableMapping[CellId, Cell], cell_id: CellId, window: Window) -> None:
+def free(cells: MutableMapping[CellId, Cell], cell_id: CellId, window: Window) -> None:
+    """Delete the state of a window, and its cell if that has no other.
+
+    Args:
+        cells: of the grouping; changed in place.
+        cell_id: of the cell that the window is in.
+        window: the window.
+    """
     cell = cells[cell_id]
     if isinstance(cell, dict):
         del cell[window]

@@ -54,6 +54,7 @@ class Accumulation:
         is_remembered: bool = False,
     ) -> None:
         self.strategy, self.is_retracted = strategy, is_retracted
+        self._user_fn, self._is_remembered = combine_fn, is_remembered
         #: Whether windows emit what has changed, and not all of it again.  For a window that can be split it is not
         #: known what each part of it has emitted; and what is remembered belongs to the whole of a result.
         self.emits_changes = (
@@ -164,6 +165,18 @@ class Accumulation:
             accumulator, more = accumulator[0], more[0]
         gone, come = self._result_fn.changes(accumulator, more)
         return gone, come
+
+    def of_plain_input(self) -> "Accumulation":
+        """The accumulation of the same grouping where records are never retracted."""
+        return Accumulation(
+            self._user_fn, self.strategy, is_retracted=False, is_remembered=self._is_remembered
+        )
+
+    def unsigned(self, accumulator: Any) -> Any:
+        """An accumulator of `of_plain_input`, with the records that are there in one whose records may be retracted."""
+        if self._is_stamped:
+            return self._result_fn.unsigned(accumulator[0]), accumulator[1]
+        return self._result_fn.unsigned(accumulator)
 
     @property
     def is_stamped(self) -> bool:

@@ -62,6 +62,10 @@ class SignedCombineFn(CombineFn):
     def is_void(self, accumulator: Any) -> bool:
         """Whether the accumulator may be deleted: it has no value, and no retraction that waits for its value."""
 
+    @abstractmethod
+    def unsigned(self, accumulator: Any) -> Any:
+        """The accumulator of the function that takes inputs without signs, with the values that are there."""
+
     def add_input(self, accumulator: Any, value: SignedInput) -> Any:
         """Add one input."""
         return self.add_inputs(accumulator, (value,))
@@ -115,15 +119,7 @@ class MultisetCombineFn(SignedCombineFn):
 
     def extract_output(self, accumulator: dict[Any, int]) -> Any:
         """The fold of the values that are there."""
-        combine_fn = self.combine_fn
-        values = chain.from_iterable(
-            repeat(float("nan") if value is NAN else value, count)
-            for value, count in accumulator.items()
-            if count > 0
-        )
-        return combine_fn.extract_output(
-            combine_fn.add_inputs(combine_fn.create_accumulator(), list(values))
-        )
+        return self.combine_fn.extract_output(self.unsigned(accumulator))
 
     def size(self, accumulator: dict[Any, int]) -> int:
         """The number of values, each counted as often as it is there."""
@@ -132,6 +128,13 @@ class MultisetCombineFn(SignedCombineFn):
     def is_void(self, accumulator: dict[Any, int]) -> bool:
         """Whether every value has been retracted."""
         return not accumulator
+
+    def unsigned(self, accumulator: dict[Any, int]) -> Any:
+        """The fold of the values that are there, before its result is extracted."""
+        values = chain.from_iterable(
+            repeat(as_given(value), count) for value, count in accumulator.items() if count > 0
+        )
+        return self.combine_fn.add_inputs(self.combine_fn.create_accumulator(), list(values))
 
 
 @attrs.frozen
@@ -174,3 +177,7 @@ class RetractingCombineFn(SignedCombineFn):
     def is_void(self, accumulator: tuple[Any, int]) -> bool:
         """False, since it is never known: as many retractions may wait for their values as there are values."""
         return False
+
+    def unsigned(self, accumulator: tuple[Any, int]) -> Any:
+        """The accumulator of the user's function."""
+        return accumulator[0]

@@ -70,6 +70,10 @@ class SignedCoGroupFn(SignedCombineFn):
         """Whether every value has been retracted."""
         return not any(counts for counts, _ in accumulator)
 
+    def unsigned(self, accumulator: Sides) -> tuple[list[Any], ...]:
+        """The values of each collection, as `CoGroupFn` keeps them."""
+        return tuple(map(_values, accumulator))
+
 
 @attrs.frozen
 class SignedJoinFn(SignedCoGroupFn, ChangingCombineFn):

@@ -16,7 +16,7 @@ The five parts of the paper's GroupByKeyAndWindow, in the order in which a recor
 Dataflow Model, section 2.2.2.
 """
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -30,6 +30,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
+from runners.core.panes.plain_input import PlainInput
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
 from runners.core.partials.partial import Partial
@@ -102,13 +103,20 @@ class GroupingStage:
         self.executor = StageExecutor(plan, stage, tries=tries)
         #: Runs what is retired of the stage; None where nothing is.
         self._retired: StageExecutor | None = None
+        #: Leads windows over whose input will not be retracted any more; None where nothing is to be led.
+        self._plain_input: PlainInput | None = None
+        self._is_converting = False
         if plan.retirement is not None:
             edges, ends = plan.retirement.edges, plan.retirement.ends
             parts = divided(plan.graph, stage, edges, ends)
             both = attrs.evolve(plan, graph=parts.graph)
             self.executor = StageExecutor(both, parts.going_on, tries=tries)
-            if parts.retired is not None and isinstance(self.machine, GroupAlsoByWindow):
-                self._retired = StageExecutor(both, parts.retired, tries=tries)
+            if isinstance(self.machine, GroupAlsoByWindow):
+                if parts.retired is not None:
+                    self._retired = StageExecutor(both, parts.retired, tries=tries)
+                if stage.name in plan.retirement.converted:
+                    self._plain_input = self.machine.plain_input
+            self._is_converting = plan.retirement.is_converting
         self._trial: Trial | None = None
         self._tries = tries
         self._where = str(stage.root)
@@ -162,7 +170,7 @@ class GroupingStage:
         """
         with self._naming_failures():
             act: Callable[[], Effects] = partial(self.machine.add, cells, partials, clocks)
-            effects = self.tried(act)
+            effects = self.tried(self._firing_changed(act, cells, clocks))
         return self._followed(effects, clocks)
 
     def emit_next(self, bundles: Iterator[Bundle], clocks: StageClocks) -> Step | None:
@@ -229,28 +237,77 @@ class GroupingStage:
         return self._followed(effects, clocks)
 
     @property
-    def has_retired(self) -> bool:
-        """Whether the standing panes of its windows are to be retracted, by what is retired of the stage."""
-        return self._retired is not None
+    def goes_over_cells(self) -> bool:
+        """Whether all of its cells have to be gone over once, on the way to another pipeline."""
+        if self._is_converting:
+            return self._plain_input is not None
+        return self._retired is not None or self._plain_input is not None
 
-    def retract_standing(
+    def go_over(
         self,
+        cells: MutableMapping[CellId, Cell],
+        cell_ids: Collection[CellId],
+        clocks: StageClocks,
+    ) -> Step:
+        """Do with some cells what is to be done with each once, on the way to another pipeline.
+
+        Their standing panes are retracted over the retired edges, and windows whose input will not be retracted any
+        more correct what they have emitted; or, when all that is done, the state of these windows is converted.
+
+        Args:
+            cells: of the grouping; changed in place.
+            cell_ids: the cells.
+            clocks: the clocks.
+        """
+        plain_input = self._plain_input
+        if self._is_converting:
+            assert plain_input is not None
+            with self._naming_failures(), RunningAs(self.root.label):
+                return Step(plain_input.convert(cells, cell_ids))
+        step = Step()
+        if self._retired is not None:
+            step = self._retract_standing(self._retired, cells, cell_ids, clocks)
+        if plain_input is not None:
+            fired = self._firing_changed(
+                lambda: Effects(touched=dict.fromkeys(cell_ids)), cells, clocks
+            )
+            with self._naming_failures():
+                effects = self.tried(fired)
+            changed = self._followed(effects, clocks)
+            step.outputs.add(changed.outputs)
+            step.outputs.dead.extend(changed.outputs.dead)
+            step = Step(effects, step.outputs)
+        return step
+
+    def _firing_changed(
+        self,
+        act: Callable[[], Effects],
+        cells: MutableMapping[CellId, Cell],
+        clocks: StageClocks,
+    ) -> Callable[[], Effects]:
+        """An act, after which windows whose input will not be retracted any more have corrected what they emitted."""
+        plain_input = self._plain_input
+        if plain_input is None:
+            return act
+
+        def acting() -> Effects:
+            effects = act()
+            plain_input.fire_changed(cells, [*effects.touched], effects, clocks)
+            return effects
+
+        return acting
+
+    def _retract_standing(
+        self,
+        retired: StageExecutor,
         cells: MutableMapping[CellId, Cell],
         retracted: Iterable[CellId],
         clocks: StageClocks,
     ) -> Step:
-        """Retract the standing panes of some cells over the retired edges; cells stay as they are.
-
-        Args:
-            cells: of the grouping; not changed.
-            retracted: the cells whose panes are retracted.
-            clocks: the clocks.
-        """
-        assert self._retired is not None
         assert isinstance(self.machine, GroupAlsoByWindow)
         with self._naming_failures(), RunningAs(self.root.label):
             effects = self.machine.retract_standing(cells, retracted)
-        return Step(outputs=self._retired.process(effects.bundle(), clocks))
+        return Step(outputs=retired.process(effects.bundle(), clocks))
 
     def _executors(self) -> list[StageExecutor]:
         return [each for each in (self.executor, self._retired) if each is not None]

@@ -70,11 +70,15 @@ class Retirement:
         edges: those edges.
         ends: the labels of the groupings and tables from which it is retracted; what others have had goes otherwise.
         version: the version of the job that retracts; how far it has come means nothing to another one.
+        converted: the labels of the groupings whose input may not be retracted any more in the other pipeline.
+        is_converting: whether all is retracted, and nothing is done but to convert their state (ADR 0069).
     """
 
     edges: frozenset[Edge]
     ends: frozenset[str]
     version: int
+    converted: frozenset[str] = frozenset()
+    is_converting: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ from runners.core.stages.plan import ExecutionPlan
 from runners.core.stages.plan import plan as plan_of
 from runners.errors import JobMismatchError, UpdateRefusedError
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, Store
-from runners.millwheel.versions.retraction import Former, Retraction, is_retracting
+from runners.millwheel.versions.retraction import Between, Former, Retraction, is_retracting
 from runners.millwheel.versions.state_shape import state_shapes
 from runners.millwheel.versions.update import UpdatePlan, plan_update
 
@@ -104,7 +104,10 @@ def plan_version(
     assert planned.retraction is not None
     fingerprint = update.former.fingerprint()
     if is_retracting(stored.fingerprint):
-        if stored.fingerprint != planned.retraction.fingerprint(fingerprint):
+        if all(
+            stored.fingerprint != planned.retraction.fingerprint(fingerprint, each)
+            for each in Between
+        ):
             raise _is_on_its_way(stored)
     elif stored.fingerprint != fingerprint:
         raise UpdateRefusedError(
@@ -135,8 +138,9 @@ def open_version(
 
     No other driver may be running it (`JobKeeper`).  Former workers that are still there are fenced before anything is
     counted, so that the plan is still right when it is carried out.
-    Where something is to be retracted first, the job goes over to a version that does, and to the pipeline when it is
-    opened again after that one has come to rest (ADR 0066).
+    Where something is to be retracted first, the job goes over to a version that does, and to the next one when it is
+    opened again after that one has come to rest: to the pipeline (ADR 0066), or to a version that converts state and
+    then to the pipeline (ADR 0069).
 
     Args:
         store: that has the job, or will have it.
@@ -170,33 +174,36 @@ def open_version(
     planned.check(update.allow_loss, is_begun=is_begun)
     if not is_begun:
         report(str(planned))
-    if planned.retraction is None or planned.retraction.is_done:
+    if planned.retraction is None or planned.retraction.left is None:
         return OpenedJob(job=store.update_job(planned.carried_out_by(spec)), plan=plan)
     assert update.former is not None
-    return _retracting(store, stored, planned, planned.retraction, spec, update.former)
+    return _between(
+        store, stored, planned, planned.retraction, planned.retraction.left, spec, update.former
+    )
 
 
-def _retracting(
+def _between(
     store: Store,
     stored: JobRow,
     planned: UpdatePlan,
     retraction: Retraction,
+    left: Between,
     spec: JobSpec,
     former: PipelineGraph,
 ) -> OpenedJob:
-    """The job at the version that retracts, which it has been at before, or goes over to now."""
+    """The job at a version between two pipelines, which it has been at before, or goes over to now."""
     execution = plan_of(former)
     shapes = {name: shape.encoded() for name, shape in state_shapes(execution).items()}
     known = {name: text or shapes[name] for name, text in stored.computations.items()}
     between = attrs.evolve(
         spec,
-        fingerprint=retraction.fingerprint(former.fingerprint()),
+        fingerprint=retraction.fingerprint(former.fingerprint(), left),
         ranges=(),
         tables=former.tables(),
         signals=signals_of(former),
         computations=known,
     )
-    if is_retracting(stored.fingerprint):
+    if stored.fingerprint == between.fingerprint:
         job = store.open_job(between)
     else:
         job = store.update_job(
@@ -207,7 +214,7 @@ def _retracting(
                 counts=planned.counts,
             )
         )
-    retirement = retraction.retirement(job.version)
+    retirement = retraction.retirement(job.version, left)
     return OpenedJob(job=job, plan=attrs.evolve(execution, retirement=retirement))
 
 

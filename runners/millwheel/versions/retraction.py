@@ -8,6 +8,7 @@ Pure.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
 from hashlib import sha256
 
 import attrs
@@ -25,14 +26,19 @@ from dataflow.table import TableSpec
 from runners.core.stages.plan import Edge, ExecutionPlan, Retirement, Stage
 from runners.core.stages.retirement import divided, edges_of
 from runners.millwheel.store.port import JobRow, StateCounts
-from runners.millwheel.versions.state_shape import described
+from runners.millwheel.versions.state_shape import described, window_fns_of
 from runners.stored.places import decode_retraction_mark
 from windowing.global_windows import GlobalWindows
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
-from windowing.window_fn import FrozenWindows, WindowFn
 
-#: Stands in the fingerprint of a version that retracts, between that of its pipeline and a digest of what it retracts.
-_RETRACTING = " retracting "
+
+class Between(Enum):
+    """The versions of a job between two pipelines; the value is in the fingerprint of the version."""
+
+    #: Everything that can be retracted is.
+    RETRACTING = "retracting"
+    #: The state of groupings whose input will not be retracted any more is converted.
+    CONVERTING = "converting"
 
 
 @attrs.frozen(kw_only=True)
@@ -92,14 +98,16 @@ class Retraction:
         edges: the edges of the former pipeline that the new one does not have.
         standing: what has been emitted over them to something that stays.
         emptied: the tables all of whose rows go.
-        is_done: whether all panes that can be retracted are.
+        converted: the groupings that stay, and whose input may not be retracted any more, by their former names.
+        left: which version is to do what is left to do before the job may go over; None: nothing is.
         notes: effects of ways that are new.
     """
 
     edges: frozenset[Edge] = frozenset()
     standing: Sequence[StandingPanes] = ()
     emptied: Sequence[EmptiedTable] = ()
-    is_done: bool = True
+    converted: frozenset[str] = frozenset()
+    left: Between | None = None
     notes: Sequence[str] = ()
 
     @property
@@ -113,27 +121,40 @@ class Retraction:
         retracted = (each.ends for each in self.standing if each.is_retracted)
         return frozenset(label for ends in retracted for label in ends)
 
-    def fingerprint(self, former: str) -> str:
-        """The fingerprint of the version that retracts.
+    def fingerprint(self, former: str, between: Between) -> str:
+        """The fingerprint of a version between two pipelines.
 
         Args:
             former: that of the former pipeline.
+            between: what the version does.
         """
-        digest = sha256(repr((sorted(self.edges), sorted(self.ends))).encode()).hexdigest()[:16]
-        return f"{former}{_RETRACTING}{digest}"
+        parts = sorted(self.edges), sorted(self.ends), sorted(self.converted)
+        digest = sha256(repr(parts).encode()).hexdigest()[:16]
+        return f"{former}{_marker(between)}{digest}"
 
-    def retirement(self, version: int) -> Retirement:
-        """What the version that retracts retires.
+    def retirement(self, version: int, between: Between) -> Retirement:
+        """What a version between two pipelines retires.
 
         Args:
             version: its number.
+            between: what it does.
         """
-        return Retirement(edges=self.edges, ends=self.ends, version=version)
+        return Retirement(
+            edges=self.edges,
+            ends=self.ends,
+            version=version,
+            converted=self.converted,
+            is_converting=between is Between.CONVERTING,
+        )
 
     def lines(self) -> list[str]:
         """A line for each thing that is retracted, or cannot be."""
         return [
             *(f"  {each}" for each in (*self.standing, *self.emptied)),
+            *(
+                f"  {name}: its input cannot be retracted any more, so its state is converted when all of that is done"
+                for name in sorted(self.converted)
+            ),
             *(f"  note: {note}" for note in self.notes),
         ]
 
@@ -152,28 +173,34 @@ class Former:
 
 
 def is_retracting(fingerprint: str) -> bool:
-    """Whether a job with this fingerprint is at a version that retracts."""
-    return _RETRACTING in fingerprint
+    """Whether a job with this fingerprint is at a version between two pipelines."""
+    return any(_marker(each) in fingerprint for each in Between)
+
+
+def _marker(between: Between) -> str:
+    """Stands in the fingerprint of a version, between that of its pipeline and a digest of what it retracts."""
+    return f" {between.value} "
 
 
 def plan_retraction(
     stored: JobRow,
     counts: StateCounts,
-    former: ExecutionPlan,
+    past: Former,
     new: ExecutionPlan,
     kept: Mapping[str, str],
-    own: Mapping[str, int],
+    converted: frozenset[str],
 ) -> Retraction:
     """Plan what an update retracts.
 
     Args:
         stored: the job as it is.
         counts: how much state it has.
-        former: the pipeline that it has run so far.
+        past: the pipeline that it has run so far, with its tables.
         new: the one that it is to run.
         kept: computations that keep their state: by the old name, the new one.
-        own: the rows of those tables that the job alone has, and has created, by name.
+        converted: those of them that keep it in the form for input that is never retracted, by the old name.
     """
+    former, own = past.plan, past.own
     names = _names(former.graph, new.graph, kept)
     edges = _retired_edges(former.graph, new.graph, names)
     parts = {name: divided(former.graph, stage, edges) for name, stage in former.stages.items()}
@@ -198,8 +225,10 @@ def plan_retraction(
         for name, spec in specs.items()
     ]
     notes = [*_notes_on_new_ways(former.graph, new, kept)]
-    retraction = Retraction(edges=edges, standing=standing, emptied=emptied, notes=notes)
-    return attrs.evolve(retraction, is_done=_is_done(stored, counts, retraction))
+    retraction = Retraction(
+        edges=edges, standing=standing, emptied=emptied, converted=converted, notes=notes
+    )
+    return attrs.evolve(retraction, left=_left(stored, counts, retraction))
 
 
 def _names(former: PipelineGraph, new: PipelineGraph, kept: Mapping[str, str]) -> Mapping[str, str]:
@@ -378,28 +407,27 @@ def _reached_us(stored: JobRow, former: ExecutionPlan, name: str) -> int:
 
 def _is_endless(graph: PipelineGraph, node: TransformNode) -> bool:
     """Whether the windows of a grouping never expire."""
-    return all(isinstance(each, GlobalWindows) for each in _window_fns(graph, node))
+    return all(isinstance(each, GlobalWindows) for each in window_fns_of(graph, node))
 
 
-def _window_fns(graph: PipelineGraph, node: TransformNode) -> Iterator[WindowFn]:
-    """The functions that have assigned the windows of what comes to a transform."""
-    for pcollection in node.inputs:
-        window_fn = graph.pcollections[pcollection].strategy.window_fn
-        if not isinstance(window_fn, FrozenWindows):
-            yield window_fn
-            continue
-        for maker in graph.transforms:
-            if pcollection in maker.outputs.values():
-                yield from _window_fns(graph, maker)
-
-
-def _is_done(stored: JobRow, counts: StateCounts, found: Retraction) -> bool:
-    """Whether nothing is left to do for the version that retracts."""
+def _left(stored: JobRow, counts: StateCounts, found: Retraction) -> Between | None:
+    """Which version has something left to do; None: none has."""
+    if _marker(Between.CONVERTING) in stored.fingerprint:
+        return None if _are_gone_over(stored, found.converted) else Between.CONVERTING
     retracted = {each.computation for each in found.standing if each.is_retracted}
-    if not retracted:
-        return not counts.in_flight
-    return not counts.in_flight and is_retracting(stored.fingerprint) and all(
+    retracted |= found.converted
+    is_gone_over = not retracted or (
+        is_retracting(stored.fingerprint) and _are_gone_over(stored, retracted)
+    )
+    if counts.in_flight or not is_gone_over:
+        return Between.RETRACTING
+    return Between.CONVERTING if found.converted else None
+
+
+def _are_gone_over(stored: JobRow, names: Collection[str]) -> bool:
+    """Whether all ranges of some computations have come to their end in the version that the job is at."""
+    return all(
         row.keys is None or decode_retraction_mark(row.position, stored.version).is_end
         for range_id, row in stored.ranges.items()
-        if range_id.computation in retracted
-    )  # fmt: skip
+        if range_id.computation in names
+    )

@@ -10,7 +10,7 @@ ADR 0019; MillWheel, section 3.2.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -18,11 +18,20 @@ import attrs
 from dataflow import combiner_columns
 from dataflow.combine_fn import CombineFn
 from dataflow.combiners import columns_by_place
-from dataflow.graph import Group, Read, SideInputs, StatefulParDo, TransformNode, WriteTable
+from dataflow.graph import (
+    Group,
+    PipelineGraph,
+    Read,
+    SideInputs,
+    StatefulParDo,
+    TransformNode,
+    WriteTable,
+)
 from dataflow.stateful import stateful_signature
 from dataflow.user_state import CombiningValueStateSpec, StateParam
 from runners.core.partials.folding import Accumulation
 from runners.core.stages.plan import ExecutionPlan, Stage
+from windowing.window_fn import FrozenWindows, MergingWindowFn, WindowFn
 
 #: The format of the text, with a number of its own: stored texts are compared with new ones as they are.
 _FORMAT = 1
@@ -35,6 +44,12 @@ _VERSION = "version of state "
 _NOTED_SINCE = ("input name", "accumulator", "columns", "combined by")
 #: How earlier versions described what has another name now, and the same state.
 _RENAMED = {"_RetractableTupleCombineFn": "TupleCombineFn"}
+#: The part that says whether elements that come may be retracted.
+_INPUT, _MAY_BE_RETRACTED, _NEVER_RETRACTED = "input", "may be retracted", "is never retracted"
+#: The part that has the window function.
+_WINDOW_FN = "window_fn"
+#: The part that says whether windows emit what has changed, and not all of it again.
+_EMITS, _CHANGES = "emits", "what has changed"
 #: The name of an input that has none.
 _NO_NAME = "None"
 
@@ -103,12 +118,59 @@ class StateShape:
         behind, migrated = self._migrations(new)
         return behind + [
             f"{name} was {self.parts.get(name, 'none')}, is {new.parts.get(name, 'none')}"
+            if name != _INPUT
+            else _other_input(new.parts)
             for name in names
             if self.parts.get(name) != new.parts.get(name)
             and name not in migrated
             and not (name.startswith((_STATE, *_NOTED_SINCE)) and name not in self.parts)
             and not (name == "input name" and self.parts[name] == _NO_NAME)
         ]
+
+
+def _other_input(parts: Mapping[str, str]) -> str:
+    """Why state cannot be read of a computation whose input may be retracted, and might not, or the other way round."""
+    if parts[_INPUT] == _MAY_BE_RETRACTED:
+        return "its input may be retracted from here on, and what it has does not say of which values it is made"
+    if "combine_fn" in parts:
+        return (
+            "its input might be retracted, and cannot be any more; an update with retract_removed retracts what is "
+            "to go, and keeps the rest"
+        )
+    return "its input might be retracted, and cannot be any more, and retractions may be waiting in its state"
+
+
+def becomes_plain(plan: ExecutionPlan, name: str, old: StateShape | None, new: StateShape) -> bool:
+    """Whether code of a new shape can read the state of a grouping if its input is never retracted any more.
+
+    Args:
+        plan: the pipeline with the old shape.
+        name: of a computation.
+        old: its shape; None: it is not known.
+        new: the new shape.
+    """
+    root = plan.stages[name].root
+    if old is None or old.parts.get(_INPUT) != _MAY_BE_RETRACTED:
+        return False
+    if not isinstance(root.operation, Group) or new.parts.get(_INPUT) != _NEVER_RETRACTED:
+        return False
+    emits_changes = Accumulation.of(plan.graph, root).of_plain_input().emits_changes
+    if emits_changes != (_EMITS in new.parts):
+        return False
+    parts = {**old.parts, _INPUT: _NEVER_RETRACTED, _WINDOW_FN: _window_fn(plan.graph, root)}
+    parts.pop(_EMITS, None)
+    if emits_changes:
+        parts[_EMITS] = _CHANGES
+    return not attrs.evolve(old, parts=parts).unreadable(new)
+
+
+def _window_fn(graph: PipelineGraph, root: TransformNode) -> str:
+    """The one function that has assigned the windows of a grouping, also where some had been grouped before."""
+    found = [*window_fns_of(graph, root)]
+    one = found[0]
+    if any(each != one for each in found) or isinstance(one, MergingWindowFn):
+        one = graph.pcollections[root.inputs[0]].strategy.window_fn
+    return described(one)
 
 
 def _is_one_kind(state: str, other: str) -> bool:
@@ -143,7 +205,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         field.name.removesuffix("_us"): described(getattr(pcollection.strategy, field.name))
         for field in attrs.fields(type(pcollection.strategy))
     }
-    parts["input"] = "may be retracted" if pcollection.retracted_by else "is never retracted"
+    parts[_INPUT] = _MAY_BE_RETRACTED if pcollection.retracted_by else _NEVER_RETRACTED
     if isinstance(operation, Group):
         parts["combine_fn"] = described(operation.combine_fn)
         parts["accumulator"] = _accumulator(operation.combine_fn)
@@ -152,7 +214,7 @@ def _parts(plan: ExecutionPlan, stage: Stage) -> dict[str, str]:
         if columns := _own_columns(operation.combine_fn):
             parts["columns"] = columns
         if Accumulation.of(plan.graph, stage.root).emits_changes:
-            parts["emits"] = "what has changed"
+            parts[_EMITS] = _CHANGES
     elif isinstance(operation, SideInputs):
         parts["side inputs"] = described(operation.sides)
         parts["shards"] = str(operation.shards)
@@ -210,6 +272,23 @@ def _made_of(value: Any) -> str:
     else:
         return kind.__qualname__
     return f"{kind.__qualname__}({_ADDRESS.sub('', inner)})"
+
+
+def window_fns_of(graph: PipelineGraph, node: TransformNode) -> Iterator[WindowFn]:
+    """The functions that have assigned the windows of what comes to a transform.
+
+    Args:
+        graph: of the pipeline.
+        node: the transform.
+    """
+    for pcollection in node.inputs:
+        window_fn = graph.pcollections[pcollection].strategy.window_fn
+        if not isinstance(window_fn, FrozenWindows):
+            yield window_fn
+            continue
+        for maker in graph.transforms:
+            if pcollection in maker.outputs.values():
+                yield from window_fns_of(graph, maker)
 
 
 def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, str]:

@@ -15,7 +15,7 @@ from runners.core.stages.plan import ExecutionPlan
 from runners.errors import UpdateRefusedError
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
 from runners.millwheel.versions.retraction import Former, Retraction, plan_retraction
-from runners.millwheel.versions.state_shape import StateShape, state_shapes
+from runners.millwheel.versions.state_shape import StateShape, becomes_plain, state_shapes
 from runners.millwheel.versions.table_notes import (
     notes_on_groupings,
     notes_on_rows_that_stay,
@@ -206,7 +206,10 @@ def plan_update(
     reasons = {
         name: _unreadable(known[name], shapes[after]) for after, name in before.items()
     }  # fmt: skip
-    kept = {name: names[name] for name, found in reasons.items() if not found}
+    converted = _converted(known, shapes, reasons, before, former)
+    kept = {
+        name: names[name] for name, found in reasons.items() if not found or name in converted
+    }  # fmt: skip
     orphans = dict(_orphans(counts, kept, shapes))
     fates = []
     for after in shapes:
@@ -215,7 +218,8 @@ def plan_update(
             fates.append(ComputationFate(name=after, before=None, fate=Fate.NEW))
         else:
             fate = Fate.KEPT if name in kept else Fate.CHANGED
-            fates.append(_fate(stored, counts, orphans, name, after, fate, reasons[name]))
+            why = () if name in kept else reasons[name]
+            fates.append(_fate(stored, counts, orphans, name, after, fate, why))
     fates += [
         _fate(stored, counts, orphans, name, name, Fate.REMOVED)
         for name in known
@@ -223,7 +227,7 @@ def plan_update(
     ]
     retraction = None
     if former is not None:
-        retraction = plan_retraction(stored, counts, former.plan, new, kept, former.own)
+        retraction = plan_retraction(stored, counts, former, new, kept, converted)
         # All that is in flight arrives before.
         fates = [
             attrs.evolve(each, in_flight=0, is_undone=each.fate is Fate.REMOVED) for each in fates
@@ -236,6 +240,24 @@ def plan_update(
         warnings=list(_warnings(stored, known, shapes, kept, new)),
         retraction=retraction,
     )
+
+
+def _converted(
+    known: Mapping[str, StateShape | None],
+    shapes: Mapping[str, StateShape],
+    reasons: Mapping[str, Sequence[str]],
+    before: Mapping[str, str],
+    former: Former | None,
+) -> frozenset[str]:
+    """The computations that keep their state in another form, by their old names; see `becomes_plain`."""
+    if former is None:
+        return frozenset()
+    return frozenset(
+        name
+        for after, name in before.items()
+        if reasons[name] and name in former.plan.stages
+        and becomes_plain(former.plan, name, known[name], shapes[after])
+    )  # fmt: skip
 
 
 def _known(stored: JobRow, new: ExecutionPlan) -> dict[str, StateShape | None]:

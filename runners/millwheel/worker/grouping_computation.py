@@ -77,13 +77,11 @@ class GroupingComputation:
         self.window_steps = WindowSteps(stage.name, self.state, router)
         self.deliveries = Deliveries(self.stage, self.state, self.window_steps, guarantees)
         self.firing = Firing(stage.name, self.stage, self.state, self.window_steps, steps)
-        #: What it does first in a version of the job that retracts; None where nothing of the grouping is retracted.
+        #: What it does first on the way to another pipeline; None where its cells stay as they are.
         self.retraction: StandingRetraction | None = None
-        if plan.retirement is not None and self.stage.has_retired:
+        if plan.retirement is not None and self.stage.goes_over_cells:
             version = plan.retirement.version
-            self.retraction = StandingRetraction(
-                self.stage, self.state, self.window_steps, steps, version
-            )
+            self.retraction = StandingRetraction(self.state, self.window_steps, steps, version)
 
     def setup(self) -> None:
         """Set up the user's code on this worker."""
@@ -127,7 +125,7 @@ class GroupingComputation:
 
     @property
     def is_retracting(self) -> bool:
-        """Whether a range that is owned has standing panes to retract, before which it does nothing else."""
+        """Whether a range that is owned has cells to go over, before which it does nothing else."""
         return self.retraction is not None and not self.retraction.is_over
 
     @property

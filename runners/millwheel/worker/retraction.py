@@ -1,16 +1,15 @@
 """StandingRetraction: key ranges of a grouping that retract their standing panes before they do anything else.
 
 In a version of a job on its way to another pipeline (`runners.core.stages.plan.Retirement`) each key range goes over
-its cells once, in the order of key hashes, and retracts what they have emitted over retired edges.  How far it has come
-is its position, which is part of the production that retracts: whoever owns the range next goes on from there, so every
-pane is retracted once.
+its cells once, in the order of key hashes, and retracts what they have emitted over retired edges; in the one after it,
+it converts them (`GroupingStage.go_over`).  How far it has come is its position, which is part of the production that
+retracts: whoever owns the range next goes on from there, so every pane is retracted once, and every cell converted.
 
 **Invariant:** a range takes no delivery and fires no timer before it has come to its end, so no cell changes meanwhile.
 
-ADR 0066; MillWheel, section 5.1.
+ADR 0066 and 0069; MillWheel, section 5.1.
 """
 
-from runners.core.stages.grouping import GroupingStage
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.port import RangeRow
 from runners.millwheel.worker.owned_state import OwnedState
@@ -24,7 +23,6 @@ class StandingRetraction:
     """Retracts the standing panes of the ranges that a worker owns, a page of cells in each step.
 
     Args:
-        stage: the grouping.
         state: of the ranges that the worker owns.
         window_steps: makes steps of a worker of what the windows do.
         steps: how much is retracted in one step.
@@ -33,13 +31,12 @@ class StandingRetraction:
 
     def __init__(
         self,
-        stage: GroupingStage,
         state: OwnedState,
         window_steps: WindowSteps,
         steps: StepLimits,
         version: int,
     ) -> None:
-        self._stage, self._state, self._window_steps = stage, state, window_steps
+        self._state, self._window_steps = state, window_steps
         self._steps, self._version = steps, version
         #: The hash of the next cells of each range that has not come to its end.
         self._next: dict[RangeId, int] = {}
@@ -61,7 +58,7 @@ class StandingRetraction:
         return not self._next
 
     def step(self, now_us: int) -> WorkerStep:
-        """Retract the panes of the next cells of a range; it is not over.
+        """Go over the next cells of a range; it is not over.
 
         Args:
             now_us: the processing time, in microseconds.
@@ -72,9 +69,7 @@ class StandingRetraction:
         state.cells.bring_back(page)
         uncommitted = state.uncommitted(range_id, first_hash, next_hash)
         clocks = state.time.reached(now_us)
-        step = self._stage.retract_standing(
-            state.cells, dict.fromkeys([*page, *uncommitted]), clocks
-        )
+        step = state.windows.go_over(dict.fromkeys([*page, *uncommitted]), clocks)
         is_end = next_hash == 0
         if is_end:
             del self._next[range_id]

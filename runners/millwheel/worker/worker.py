@@ -159,6 +159,8 @@ class Worker:
         self._is_draining = False
         #: Whether sources are not read; on the way to another pipeline they never are.
         self._is_pausing = plan.retirement is not None
+        #: Whether state is converted, and so nothing may be taken in or fire that would need it as it was.
+        self._is_converting = plan.retirement is not None and plan.retirement.is_converting
         #: The master's last news of signals, until windows have fired by them.
         self._news: SignalNews | None = None
         #: When the master sent the message received last, by its own clock.
@@ -248,7 +250,11 @@ class Worker:
         # signal before what was emitted without it.
         worked = self._act_on_signals() | self._committer.resolve()
         for name, computation in self._computations.items():
-            if isinstance(computation, GroupingComputation):
+            if self._is_converting:
+                worked |= isinstance(computation, GroupingComputation) and self._retract(
+                    computation
+                )
+            elif isinstance(computation, GroupingComputation):
                 if self._is_held_up(name, computation):
                     continue  # its receivers are slow: neither more input nor more output
                 if self._retract(computation):
@@ -267,7 +273,7 @@ class Worker:
         return worked | self._compactor.relieve()
 
     def _retract(self, computation: GroupingComputation) -> bool:
-        """Retract some standing panes, on the way to another pipeline; returns whether there were any to look for."""
+        """Go over some cells, on the way to another pipeline; returns whether there were any to look for."""
         if computation.retraction is None or not computation.is_retracting:
             return False
         self._commit(computation.retraction.step(self._clock.now_us()))
@@ -298,7 +304,10 @@ class Worker:
         worked = False
         if news is not None:
             for name, computation in self._computations.items():
-                if isinstance(computation, GroupingComputation) and computation.is_retracting:
+                is_retracting = (
+                    isinstance(computation, GroupingComputation) and computation.is_retracting
+                )
+                if is_retracting or self._is_converting:
                     continue  # the master sends the news again
                 steps = computation.on_signals(news, self._clock.now_us())
                 if isinstance(computation, GroupingComputation) and computation.stage.signals:

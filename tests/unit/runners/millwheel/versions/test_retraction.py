@@ -23,6 +23,7 @@ from runners.testing.scripted_source import ScriptedSource
 
 Build = Callable[[df.Pipeline], object]
 COLUMNS = {"key": str, "value": int}
+KEPT = df.ReadModifyWriteStateSpec("kept")
 
 
 def windows(
@@ -219,6 +220,84 @@ def test_panes_are_retracted_by_a_version_of_its_own() -> None:
     assert after.plan.retirement is None
     assert (world.row.version, {*world.row.computations}) == (2, {"read", "sums", "total"})
     assert [each.name for each in world.store.result_tables("job")] == ["sums"]
+
+
+def mixed(*branches: str, is_stateful: bool = False) -> Build:
+    """What is read and the panes of branches, counted together; or seen by a DoFn with state."""
+
+    class Seen(df.DoFn):
+        handles_retractions = True
+
+        def process(
+            self,
+            element: Any,
+            sign: Any = df.DoFn.SignParam,
+            kept: Any = df.DoFn.StateParam(KEPT),
+        ) -> Any:
+            kept.write((element, sign))
+            yield element
+
+    def built(p: df.Pipeline) -> None:
+        pairs = p | "read" >> df.Read(ScriptedSource([])) | "windows" >> windows()
+        grouped = [pairs | name >> df.CombinePerKey(sum) for name in branches]
+        together = [pairs, *grouped] | "flatten" >> df.Flatten()
+        _ = together | "total" >> (df.ParDo(Seen()) if is_stateful else df.CombinePerKey(sum))
+
+    return built
+
+
+def test_a_grouping_that_is_never_retracted_any_more_is_converted() -> None:
+    """By one more version, after the one that retracts; all ranges have to come to their end in both."""
+    world = World(mixed("lows"))
+    world.commit("total", cells=[CellWrite("total", 7, b"a", b"")])
+    planned = world.plan_of(mixed())
+    assert planned.losing == []
+    assert "lows: its panes are retracted from total" in str(planned)
+    assert "total: its input cannot be retracted any more, so its state is converted" in str(
+        planned
+    )
+    for is_converting in (False, True):
+        for _ in range(2):
+            found = world.opened(mixed(), world.update()).plan.retirement
+            assert found is not None
+            assert found.is_converting is is_converting
+            assert found.converted == {"total"}
+        assert world.row.version == 1 + is_converting
+        with pytest.raises(UpdateRefusedError, match="has begun to retract"):
+            world.opened(mixed("lows"), None)
+        world.retract(*(["total"] if is_converting else ["lows", "total"]))
+    assert world.opened(mixed(), world.update()).plan.retirement is None
+    assert (world.row.version, {*world.row.computations}) == (3, {"read", "total"})
+
+
+def test_a_grouping_that_has_other_input_that_may_be_retracted_is_not_converted() -> None:
+    planned = World(mixed("lows", "tops")).plan_of(mixed("tops"))
+    assert planned.retraction is not None
+    assert (planned.retraction.converted, planned.losing) == (frozenset(), [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_stateful", "why"),
+    [
+        (["lows"], [], True, "retractions may be waiting in its state"),
+        ([], ["lows"], False, "does not say of which values it is made"),
+    ],
+)
+def test_what_cannot_be_converted_begins_anew(
+    old: Sequence[str], new: Sequence[str], is_stateful: bool, why: str
+) -> None:
+    """With the reason, and not without permission."""
+    world = World(mixed(*old, is_stateful=is_stateful))
+    world.commit("total", cells=[CellWrite("total", 7, b"a", b"")])
+    with pytest.raises(UpdateRefusedError, match=why):
+        world.opened(mixed(*new, is_stateful=is_stateful), world.update())
+
+
+def test_where_nothing_is_retracted_the_plan_has_how_to_keep_the_state() -> None:
+    world = World(mixed("lows"))
+    world.commit("total", cells=[CellWrite("total", 7, b"a", b"")])
+    with pytest.raises(UpdateRefusedError, match="an update with retract_removed retracts"):
+        world.opened(mixed(), Update(allow_loss=["lows"]))
 
 
 def test_a_mark_of_another_retraction_does_not_count() -> None:
