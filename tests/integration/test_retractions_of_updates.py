@@ -77,6 +77,9 @@ def version(p, names):
         written(found, name, "tops" if name == "tops" else "scores")
         results.append(found)
     written(results | "flatten" >> df.Flatten() | "total" >> df.CombinePerKey(sum), "total", "totals")
+    # Without "lows" nothing that comes to it can be retracted.
+    mixed = [pairs, *results[1:2]] | "mix" >> df.Flatten()
+    written(mixed | "mixed" >> df.Sum.PerKey(), "mixed", "mixed")
 
 
 def first(p):
@@ -110,10 +113,11 @@ def rows_of(result: df.PipelineResult, table: str) -> list[str]:
 def check_rows(result: df.PipelineResult, module: Path, dsn: str) -> None:
     """The rows are those of the new pipeline alone, and the table of what is gone is gone."""
     expected = built(module, "second", DirectRunner()).run()
-    for table in ("scores", "totals"):
+    for table in ("scores", "totals", "mixed"):
         assert rows_of(result, table) == rows_of(expected, table)
     with closing(open_store(dsn)) as store:
         assert [each.name for each in store.result_tables(JOB)] == [
+            "public.mixed",
             "public.scores",
             "public.totals",
         ]
@@ -196,7 +200,7 @@ def test_an_update_that_was_killed_in_the_middle_goes_on(module: Path, store_dsn
         until(lambda: _count(store_dsn, read) == 12, shell.log)
     retract = ["versions:second", "--retract-removed", "--former", "versions:first"]
     plan = shell.run(*retract, "--plan")
-    assert "lows: its panes are retracted from total, table scores, of up to" in plan
+    assert "lows: its panes are retracted from total, mixed, table scores, of up to" in plan
     assert "tops: its panes are retracted from total, of up to" in plan
     assert "table tops is dropped, with 12 rows" in plan
 
@@ -239,6 +243,6 @@ def test_a_job_that_runs_is_updated(module: Path, store_dsn: str, spark_master: 
     job.update(built(module, "second", DirectRunner()), retract_removed=True)
     row = stored(store_dsn)
     assert row is not None
-    assert (row.version, {"lows", "tops"} & {*row.computations}) == (2, set())
+    assert (row.version, {"lows", "tops"} & {*row.computations}) == (3, set())
     job.wait_until_finish()
     check_rows(job, module, store_dsn)
