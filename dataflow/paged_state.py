@@ -159,6 +159,17 @@ class Paged(ABC):
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
 
+def unpaged(value: Any) -> Any:
+    """State as the list or dict that it is when it is small.
+
+    Args:
+        value: the state, in pages or not.
+    """
+    if not isinstance(value, Paged):
+        return value
+    return dict(value.items()) if isinstance(value, PagedMap) else list(value)  # type: ignore[call-overload]
+
+
 class PagedBag(Paged):
     """A bag in pages.
 
@@ -314,7 +325,7 @@ class PagedMap(Paged):
         while self.size > 1 and 4 * self.nbytes < self.size * page_bytes:
             self._join()
         if self.size == 1 and 4 * self.nbytes < page_bytes:
-            entries = dict(self.items())
+            entries = unpaged(self)
             self.drop()
             return entries
         return self
@@ -472,7 +483,7 @@ class PagedList(Paged):
         if len(numbers) == 1 and any(
             number == numbers[0] and 4 * nbytes < page_bytes for number, _, nbytes in measured
         ):
-            entries = list(self)
+            entries = unpaged(self)
             self.drop()
             return entries
         return self

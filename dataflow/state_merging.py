@@ -10,13 +10,15 @@ keys that the earlier window has; of an ordered list, at one instant, its values
 * Of a timer, or a timer of a family with one tag, that several windows have set, the latest is left, as when it is set
   again.  Its output timestamp is the earliest that it had in one of them, so the watermark has not passed it.
 
-It goes through the handles, so how state is kept does not matter here.
+It goes through the handles, so how state is kept does not matter here: of state in pages those of the earliest window
+stay, and what the others have is added to them.
 """
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from dataflow.errors import DataflowError, PipelineError
+from dataflow.paged_state import unpaged
 from dataflow.state_handles import (
     BagState,
     CombiningValueState,
@@ -29,6 +31,7 @@ from dataflow.state_handles import (
 )
 from dataflow.user_state import (
     HOLD,
+    PAGES,
     MapStateSpec,
     ReadModifyWriteStateSpec,
     SetTimer,
@@ -46,7 +49,7 @@ def merge_state(
     Args:
         specs: of all state.
         values: of the earliest window, by name; changed in place.
-        later: of the other windows, in the order of time; not to be used afterwards.
+        later: of the other windows, in the order of time; not to be used afterwards, but for their pages, which stay.
 
     Raises:
         PipelineError: a function that merges two values raised.
@@ -60,8 +63,9 @@ def merge_state(
     # Left over by an earlier version of the program, which nothing reads.
     for each in later:
         for name, value in each.items():
-            if not (type(name) is tuple and name[0] == HOLD):
-                values.setdefault(name, value)
+            is_own = name == PAGES or (type(name) is tuple and name[0] == HOLD)
+            if not is_own and name not in values:
+                values[name] = unpaged(value)
 
 
 def _add(spec: StateSpec, into: Any, other: Any) -> None:

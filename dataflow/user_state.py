@@ -423,6 +423,8 @@ TimerName = str | tuple[str, str]
 TTL = ""
 #: What holds the output watermark is kept beside the state of a cell, by this word and the name of a state or timer.
 HOLD = "hold"
+#: The name, among the values of a window that merges, of the number of its pages, which no other one has.
+PAGES = ("pages",)
 #: State of a version above 1 is kept by this word, its name and the version.
 VERSION = "version"
 

@@ -274,4 +274,6 @@ def _merging_of(fields: list[Any], own: Own) -> MergingState:
                 values, times_us, panes, signs, assigned, strict=True
             )
         ]
-    return MergingState(windows, waiting, TriggerTimers(*engine_timers))
+    cell = MergingState(windows, waiting, TriggerTimers(*engine_timers))
+    cell.find_pages()
+    return cell

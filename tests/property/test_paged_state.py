@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.map_keys import place_of
 from dataflow.paged_state import Paged, PagedBag, PagedList, PagedMap
+from dataflow.user_state import PAGES
 from runners.core.ground.cells import CellId, Page, PageId
 from runners.core.stages.entries import Changes
 from runners.core.stateful import stateful_do_fn
-from runners.core.stateful.keyed_state import KeyedState
+from runners.core.stateful.cell_pages import name_of_pages
+from runners.core.stateful.keyed_state import KeyedState, MergingState
 from runners.stored.journal import decode_entry, encode_changes
 from tests.stateful_programs import Engine
 from windowing.timestamps import to_datetime
@@ -225,17 +227,27 @@ class Durable:
         named = set[CellId]()
         for cell_id, cell in list(self.engine.cells.items()):
             assert decoded(self.committed[cell_id]) == cell
-            if isinstance(cell, KeyedState):
-                for state, value in cell.values.items():
-                    numbers = self.numbers(cell_id, state, value)
-                    named |= {PageId(cell_id[0], cell_id[1], state, each) for each in numbers}
+            for values in values_in(cell):
+                for state, value in values.items():
+                    name = name_of_pages(state, values.get(PAGES))
+                    numbers = self.numbers(cell_id, name, value)
+                    found = {PageId(cell_id[0], cell_id[1], name, each) for each in numbers}
+                    assert named.isdisjoint(found)
+                    named |= found
         assert named == self.pages()
 
-    def numbers(self, cell_id: CellId, state: str, value: Any) -> Sequence[int]:
+    def numbers(self, cell_id: CellId, state: Any, value: Any) -> Sequence[int]:
         if isinstance(value, PagedList):
             directory = decoded(self.committed[PageId(cell_id[0], cell_id[1], state, 0)]).entries
             return [0, *directory[2]]
         return range(value.size) if isinstance(value, PagedBag | PagedMap) else ()
+
+
+def values_in(cell: Any) -> list[dict[Any, Any]]:
+    """The values of a cell, by name; of several windows, where it has them."""
+    if isinstance(cell, MergingState):
+        return [each.values for each in cell.windows.values()]
+    return [cell.values] if isinstance(cell, KeyedState) else []
 
 
 def decoded(blob: bytes) -> Any:

@@ -30,7 +30,7 @@ from tests.simulation.test_worker_crashes import COLUMNS, Cluster, batches, row
 Patch = pytest.MonkeyPatch
 PAGE_BYTES = 40
 BAG, SET = df.BagStateSpec("bag"), df.SetStateSpec("set", ttl=200)
-MAP, LIST = df.MapStateSpec("map"), df.OrderedListStateSpec("list")
+MAP, LIST = df.MapStateSpec("map", merge=max), df.OrderedListStateSpec("list")
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +127,43 @@ def test_rows_equal_the_direct_runners_and_no_page_stays(
     crash_rate: float, batches: list[list[tuple[int, int]]], seed: int
 ) -> None:
     check(batches, seed, crash_rate)
+
+
+def build_sessions(p: df.Pipeline, source: df.Source) -> None:
+    """State of windows that merge: of long ones, and of short ones beside them."""
+    values: Any = p | "read" >> df.Read(source)
+    (
+        values
+        | "pair" >> df.Map(lambda v: (v % 2, v))
+        | "sessions" >> df.WindowInto(df.Sessions(9))
+        | "gather" >> df.ParDo(Gathering())
+        | "windows" >> df.WindowInto(df.FixedWindows(300))
+        | "sum" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(row)
+        | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS)
+    )
+
+
+@settings(max_examples=by_profile(dev=4, ci=15, nightly=2_500))
+@given(batches=batches, seed=st.integers(0, 2**32))
+def test_sessions_merge_with_their_pages_whoever_dies(
+    batches: list[list[tuple[int, int]]], seed: int
+) -> None:
+    check(batches, seed, 0.1, build_sessions)
+
+
+def test_pages_of_long_sessions_are_read_again(monkeypatch: Patch) -> None:
+    read, need = set[Any](), CellCache.need_pages
+
+    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
+        read.update(each.state[0] for each in page_ids if type(each.state) is tuple)
+        need(cache, page_ids, **how)
+
+    monkeypatch.setattr(CellCache, "need_pages", reading)
+    for seed in range(by_profile(dev=4, ci=8, nightly=1_000)):
+        check(SCRIPT, seed, 0.1, build_sessions)
+
+    assert read == {"bag", "set", "map", "list"}
 
 
 def build_views(p: df.Pipeline, source: df.Source) -> None:

@@ -135,10 +135,7 @@ class GroupingStage:
             page_bytes: how large a page should be.
             need_pages: brings pages that are not among the cells there.
         """
-        # The state of windows that merge is one cell, which is merged as a whole.
-        if isinstance(self.machine, StatefulDoFnMachine | SideInputsMachine) and not isinstance(
-            self.machine, MergingDoFnMachine
-        ):
+        if isinstance(self.machine, StatefulDoFnMachine | SideInputsMachine):
             self.machine.keep_in_pages(page_bytes, need_pages)
 
     def setup(self) -> None:

@@ -7,6 +7,7 @@ from weakref import WeakSet
 
 from dataflow.errors import TransformError
 from dataflow.paged_state import Paged, Pages
+from dataflow.user_state import PAGES
 from runners.core.ground.cells import CellId, Page, PageId
 from runners.core.user_code.poison import Trial
 
@@ -94,6 +95,18 @@ class _Kept:
         self.pages: dict[PageId, tuple[bytes, int]] = {}
 
 
+def name_of_pages(state: Any, number: int | None) -> Any:
+    """The name under which the pages of a state are.
+
+    Args:
+        state: the name of the state.
+        number: that of the window, where a cell has several; None: it has one.
+    """
+    if number is None:
+        return state
+    return (*state, number) if type(state) is tuple else (state, number)
+
+
 class CellPages(Pages):
     """The pages of one cell.
 
@@ -127,9 +140,10 @@ class CellPages(Pages):
         Args:
             values: of the cell, by name.
         """
+        number = values.get(PAGES)
         for state, value in values.items():
             if isinstance(value, Paged):
-                value.bind(self, state)
+                value.bind(self, name_of_pages(state, number))
 
     def take_touched(self) -> dict[CellId, None]:
         """The pages that have changed in this step, or are gone; the next step begins with none."""

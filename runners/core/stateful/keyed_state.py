@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from dataflow.paged_state import Paged, SizeWatch
-from dataflow.user_state import HOLD, SetTimer, TimerName
+from dataflow.user_state import HOLD, PAGES, SetTimer, TimerName
 from runners.core.ground.timers import TimerQueue
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.cell_pages import CellPages
@@ -135,6 +135,8 @@ class KeyedState:
 
     def drop_pages(self) -> None:
         """Delete the pages of all values, which go with them."""
+        if self.pages is None:
+            return
         for value in self.values.values():
             if isinstance(value, Paged):
                 value.drop()
@@ -170,6 +172,7 @@ class MergingState:
             something to do.
         ready: elements that are to be processed now, the first one last.
         watermark_us: the watermark of the cell: while elements are ready, the event time of one of them.
+        pages: the pages of all windows; None: they have none.
     """
 
     windows: dict[Window, KeyedState] = attrs.field(factory=dict)
@@ -178,6 +181,27 @@ class MergingState:
     # The rest belongs to one step, and is not stored.
     ready: list[Waiting] = attrs.field(factory=list, eq=False, repr=False)
     watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
+    pages: CellPages | None = attrs.field(default=None, eq=False, repr=False)
+
+    def find_pages(self) -> None:
+        """Have state in pages find its pages, after the windows have been read."""
+        for state in self.windows.values():
+            if state.pages is not None:
+                self.pages = self.pages or CellPages()
+                state.pages = self.pages
+                state.find_pages()
+
+    def pages_of(self, state: KeyedState) -> CellPages:
+        """The pages of a window, which has none yet; another window may have some.
+
+        Args:
+            state: of the window; given the number of its pages.
+        """
+        self.pages = state.pages = self.pages or CellPages()
+        if PAGES not in state.values:
+            known = (each.values.get(PAGES, 0) for each in self.windows.values())
+            state.values[PAGES] = 1 + max(known, default=0)
+        return state.pages
 
     @property
     def is_empty(self) -> bool:

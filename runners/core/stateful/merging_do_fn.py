@@ -10,7 +10,8 @@ The cell of a key has all of its open windows, and what is below is about the ke
 * An element is dropped as late only if its window is expired and merges with none that is open.
 * An element that fails, and is a dead letter or a failure that is handled, merges nothing.
 
-What becomes of state and timers says `dataflow.state_merging`; which windows merge, `ActiveWindows`.
+What becomes of state and timers says `dataflow.state_merging`; which windows merge, `ActiveWindows`.  State that is
+large has pages, which go with it from window to window, under a number (`MergingState.pages_of`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,10 +21,13 @@ from typing import Any
 
 import attrs
 
+from dataflow.paged_state import Paged
 from dataflow.typed_keys import emitted_key
+from dataflow.user_state import PAGES
 from runners.core.ground.active_windows import ActiveWindows
 from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement
 from runners.core.partials.stateful_inputs import Input
+from runners.core.stateful.cell_pages import CellPages
 from runners.core.stateful.keyed_state import KeyedState, MergingState, Waiting
 from runners.core.stateful.stateful_do_fn import Cells, StatefulDoFnMachine, _Action, _Step
 from runners.core.stateful.stateful_invoker import Call
@@ -54,9 +58,9 @@ class MergingDoFnMachine(StatefulDoFnMachine):
 
         Args:
             cell_id: of the cell.
-            cell: its state; None: there is none.
+            cell: its state, or a page of it, which has no hold; None: there is none.
         """
-        if cell is not None and self.can_hold:
+        if isinstance(cell, MergingState) and self.can_hold:
             for window, state in cell.windows.items():
                 if (hold_us := state.hold_us) is not None:
                     yield window, hold_us
@@ -74,6 +78,8 @@ class _MergingStep(_Step):
         super().__init__(machine, cells, clocks)
         #: The holds of the windows of each cell before the step.
         self._before_us: dict[CellId, dict[Window, int]] = {}
+        #: The windows of each cell whose state user code may have changed in the step.
+        self._changed: dict[CellId, dict[Window, None]] = {}
 
     def take(self, key: Any, window: Window, inputs: Sequence[Input]) -> None:
         """Process elements that were assigned a window in order, or keep them for later.
@@ -106,12 +112,35 @@ class _MergingStep(_Step):
             if cell.is_empty:
                 del self._cells[cell_id]
             else:
+                self._fit_windows(cell_id, cell)
                 wanted = self._engine_timers(cell_id, cell)
             self._set_timers(cell_id, cell, wanted)
             self._set_holds(cell_id, cell)
+            if cell.pages is not None:
+                self._touch_pages(cell.pages)
             if not (cell.is_empty and cell_id in self._born):
                 self._effects.touched[cell_id] = None
         return self._end_bundle()
+
+    def _fit_windows(self, cell_id: CellId, cell: Any) -> None:
+        """Have the state that has changed in pages as large as they should be."""
+        if not self._machine.paged_kinds:
+            return
+        for window in self._changed.get(cell_id, ()):
+            state = cell.windows.get(window)
+            if state is None:
+                continue
+            self._fit(cell_id, state)
+            if PAGES in state.values and not any(
+                isinstance(value, Paged) for value in state.values.values()
+            ):
+                del state.values[PAGES]
+
+    def _pages_of(self, cell_id: CellId, cell: KeyedState) -> CellPages:
+        whole: Any = self._touched[cell_id]
+        pages: CellPages = whole.pages_of(cell)
+        pages.begin(cell_id, self._cells, self._machine.need_pages)
+        return pages
 
     def _set_holds(self, cell_id: CellId, cell: Any) -> None:
         before, after = self._before_us[cell_id], dict(self._machine.holds(cell_id, cell))
@@ -122,6 +151,9 @@ class _MergingStep(_Step):
     def _begin(self, cell_id: CellId, cell: Any) -> None:
         self._touched[cell_id] = cell
         self._before_us[cell_id] = dict(self._machine.holds(cell_id, cell))
+        self._changed[cell_id] = {}
+        if cell.pages is not None:
+            cell.pages.begin(cell_id, self._cells, self._machine.need_pages)
         for state in cell.windows.values():
             state.firings = 0
         until_us = self._watermark_us
@@ -170,18 +202,20 @@ class _MergingStep(_Step):
         """Delete windows that have expired, of which the last timers have fired."""
         expiry_us = self._machine.strategy.expiry_us
         for window in [each for each in cell.windows if expiry_us(each) <= cell.watermark_us]:
-            del cell.windows[window]
+            cell.windows.pop(window).drop_pages()
 
     def _act(self, cell_id: CellId, cell: Any, action: _Action) -> None:
         if action.window is None:
             self._see(cell_id, cell, cell.ready.pop())
         else:
+            self._changed[cell_id][action.window] = None
             super()._act((cell_id[0], action.window), cell.windows[action.window], action)
 
     def _see(self, cell_id: CellId, cell: Any, element: Waiting) -> None:
         """Process an element in the open window that its own belongs to, after the merges that it makes necessary."""
         key, (value, timestamp_us, pane, sign, assigned) = cell_id[0], element
         window, moved = self._home(cell.windows, assigned)
+        self._changed[cell_id][window] = None
         if not moved and window in cell.windows:
             place = (key, window)
             self._process(place, cell.windows[window], (value, timestamp_us, pane, sign))
@@ -193,7 +227,7 @@ class _MergingStep(_Step):
             return
         sources = [cell.windows[each] for each in sorted(moved)]
         before_us = [each.hold_us for each in sources] if self._machine.can_hold else []
-        state = KeyedState(watermark_us=cell.watermark_us)
+        state = KeyedState(watermark_us=cell.watermark_us, pages=cell.pages)
         call = Call(
             emitted_key(key), window, timestamp_us, self._now_us, pane, sign, cell.watermark_us
         )

@@ -34,12 +34,12 @@ from dataflow.serialization import dumps
 from dataflow.state_handles import handle_of, paged_kinds
 from dataflow.stateful import stateful_signature
 from dataflow.typed_keys import emitted_key
-from dataflow.user_state import HOLD, TTL, TimerFamilySpec, TimerName
+from dataflow.user_state import HOLD, PAGES, TTL, TimerFamilySpec, TimerName
 from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, Page, TimerId
 from runners.core.ground.element_text import shown
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
-from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there
+from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there, name_of_pages
 from runners.core.stateful.keyed_state import KeyedState, spec_name
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
 from triggers.clocks import Clocks
@@ -256,7 +256,7 @@ class _Step:
 
     def finish(self) -> Effects:
         """Set the engine's timers, delete expired or empty cells, and end the bundle."""
-        paged_kinds = self._machine.paged_kinds.items()
+        paged_kinds = self._machine.paged_kinds
         for cell_id, cell in self._touched.items():
             if (self._is_expired(cell_id) and not self._is_kept(cell)) or cell.is_empty:
                 if cell.pages is not None:
@@ -268,11 +268,8 @@ class _Step:
                 if cell_id in self._born:
                     continue
             else:
-                for state, kind in paged_kinds:
-                    found = cell.values.get(state)
-                    # By its class itself, as `isinstance` takes longer than all of this.
-                    if found is not None and (type(found) is kind or len(found) >= FEW):
-                        self._resize(cell_id, cell, state, kind)
+                if paged_kinds:
+                    self._fit(cell_id, cell)
                 if cell.pages is not None:
                     self._touch_pages(cell.pages)
                 self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
@@ -290,6 +287,14 @@ class _Step:
     def _touch_pages(self, pages: CellPages) -> None:
         self._effects.touched.update(pages.take_touched())
 
+    def _fit(self, cell_id: CellId, cell: KeyedState) -> None:
+        """Have all state of a cell in pages as large as they should be."""
+        for state, kind in self._machine.paged_kinds.items():
+            found = cell.values.get(state)
+            # By its class itself, as `isinstance` takes longer than all of this.
+            if found is not None and (type(found) is kind or len(found) >= FEW):
+                self._resize(cell_id, cell, state, kind)
+
     def _resize(self, cell_id: CellId, cell: KeyedState, state: Any, kind: type[Paged]) -> None:
         """Put state that has become large into pages, and divide those that have."""
         page_bytes, found = self._machine.page_bytes, cell.values[state]
@@ -303,7 +308,8 @@ class _Step:
             nbytes = cell.sizes.setdefault(state, SizeWatch()).nbytes(found)
             if nbytes is not None and nbytes > page_bytes:
                 pages = self._pages_of(cell_id, cell)
-                cell.values[state] = kind.of(found, pages, state, nbytes, page_bytes)
+                name = name_of_pages(state, cell.values.get(PAGES))
+                cell.values[state] = kind.of(found, pages, name, nbytes, page_bytes)
         except PipelineError as error:
             raise TransformError(
                 f"{self._machine.node} cannot keep the state of key {shown(cell_id[0])}: {error.fact}",

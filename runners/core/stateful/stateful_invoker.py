@@ -194,7 +194,12 @@ class StatefulInvoker:
 
         def outputs() -> Iterator[Any]:
             nonlocal has_merged
-            parts = [KeyedState(*each) for each in loads(before)] if may_fail else sources
+            parts = sources
+            if may_fail:
+                parts = [KeyedState(*each) for each in loads(before)]
+                for part in parts:
+                    part.pages = cell.pages
+                    part.find_pages()
             self._merge_into(cell, parts, call)
             returned = self._call_process(cell, value, call)
             yield from () if returned is None else outputs_of(self._node, returned, "process")
@@ -211,7 +216,7 @@ class StatefulInvoker:
         if not sources:
             return
         first, *later = sources
-        cell.values, cell.timers = first.values, first.timers
+        cell.values, cell.timers, cell.sizes = first.values, first.timers, first.sizes
         try:
             merge_state(self._states, cell.values, [each.values for each in later])
         except PipelineError as error:
@@ -219,6 +224,8 @@ class StatefulInvoker:
                 # As user code raised it: which exceptions are handled, their class decides.
                 raise error.__cause__ from None
             raise
+        for each in later:
+            each.drop_pages()
         merge_timers(cell.timers, cell.values, [(each.timers, each.values) for each in later])
         if self._merge is not None:
             name, callback, resolvers = self._merge
