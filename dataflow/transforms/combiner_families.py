@@ -17,6 +17,7 @@ from dataflow.ptransform import PTransform, changed
 from dataflow.selections import LatestCombineFn, SampleCombineFn, TopCombineFn
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.transforms.combine_globally import CombineGlobally
+from dataflow.transforms.fanout import Fanout
 from dataflow.transforms.group import CombinePerKey
 from dataflow.transforms.par_do import Map
 from dataflow.transforms.timed import timed, timed_value, untimed, untimed_values
@@ -292,6 +293,10 @@ class Sample(CombinerFamily):
             """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
             return changed(self, _combine=self._combine.without_defaults())
 
+        def with_fanout(self, fanout: int) -> Self:
+            """Choose in shards first, and then of what they have; see `CombineGlobally.with_fanout`."""
+            return changed(self, _combine=self._combine.with_fanout(fanout))
+
         def expand(self, pcoll: PCollection[T]) -> PCollection[list[T]]:
             """Tell equal elements apart by their event times, and choose."""
             return (
@@ -310,14 +315,18 @@ class Sample(CombinerFamily):
         """
 
         def __init__(self, n: int, *, seed: int = 0) -> None:
-            self._combine_fn = SampleCombineFn(n, seed=seed)
+            self._combine = CombinePerKey(SampleCombineFn(n, seed=seed))
+
+        def with_hot_key_fanout(self, fanout: Fanout) -> Self:
+            """Choose in shards of each key first, then of theirs; see `CombinePerKey.with_hot_key_fanout`."""
+            return changed(self, _combine=self._combine.with_hot_key_fanout(fanout))
 
         def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, list[V]]]:
             """Tell equal values apart by their event times, and choose."""
             return (
                 pcoll
                 | "times" >> Map(timed_value)
-                | "sample" >> CombinePerKey(self._combine_fn)
+                | "sample" >> self._combine
                 | "values" >> Map(untimed_values)
             )
 
@@ -335,6 +344,10 @@ class Latest(CombinerFamily):
             """Emit nothing where there is no element; see `CombineGlobally.without_defaults`."""
             return changed(self, _combine=self._combine.without_defaults())
 
+        def with_fanout(self, fanout: int) -> Self:
+            """Choose in shards first, and then of what they have; see `CombineGlobally.with_fanout`."""
+            return changed(self, _combine=self._combine.with_fanout(fanout))
+
         def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
             """Put the event times beside the elements, and choose."""
             return pcoll | "times" >> Map(timed) | "latest" >> self._combine
@@ -342,11 +355,16 @@ class Latest(CombinerFamily):
     class PerKey(_LabelledByName, PTransform[Any, Any]):
         """Of the values of each key and window."""
 
+        def __init__(self) -> None:
+            self._combine = CombinePerKey(LatestCombineFn())
+
+        def with_hot_key_fanout(self, fanout: Fanout) -> Self:
+            """Choose in shards of each key first, then of theirs; see `CombinePerKey.with_hot_key_fanout`."""
+            return changed(self, _combine=self._combine.with_hot_key_fanout(fanout))
+
         def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, V]]:
             """Put the event times beside the values, and choose."""
-            return (
-                pcoll | "times" >> Map(timed_value) | "latest" >> CombinePerKey(LatestCombineFn())
-            )
+            return pcoll | "times" >> Map(timed_value) | "latest" >> self._combine
 
 
 def _as_key(element: T) -> tuple[T, None]:

@@ -47,6 +47,26 @@ def check_fanout(fanout: object) -> None:
         )
 
 
+def shards_of(fanout: Fanout, key: Any) -> int:
+    """The number of shards of a key.
+
+    Args:
+        fanout: the number, or the user's function to it.
+        key: the key.
+
+    Raises:
+        TransformError: the function returned something else.
+        Exception: what it raised.
+    """
+    shards = fanout(key) if callable(fanout) else fanout
+    if not _is_number_of_shards(shards):
+        raise TransformError(
+            f"the key {key!r} cannot be divided into {shards!r} shards",
+            hint="the function given to with_hot_key_fanout returns a positive integer, 1 for a key that is not hot",
+        )
+    return shards
+
+
 def divided(pcoll: PCollection[tuple[Any, Any]], fanout: Fanout) -> PCollection[Any]:
     """Pairs by key and shard, for a first level of grouping.
 
@@ -168,13 +188,7 @@ class _ToShard:
         self, element: tuple[Any, Any], /, timestamp: datetime = DoFn.TimestampParam
     ) -> tuple[tuple[Any, int], Any]:
         key, value = element
-        shards = self.fanout(key) if callable(self.fanout) else self.fanout
-        if not _is_number_of_shards(shards):
-            raise TransformError(
-                f"the key {key!r} cannot be divided into {shards!r} shards",
-                hint="the function given to with_hot_key_fanout returns a positive integer, 1 for a key that is not "
-                "hot",
-            )
+        shards = shards_of(self.fanout, key)
         return (key, element_digest((timestamp, value)) % shards if shards > 1 else 0), value
 
 

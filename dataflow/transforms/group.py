@@ -83,7 +83,7 @@ class CombinePerKey(PTransform[Any, Any], Generic[V, OutT, ResultT]):
 
         Args:
             fanout: the number of shards of each key; or a function from the key to it, 1 for keys that are not hot.
-                The function is deterministic.
+                The function is deterministic; where exceptions are handled, those that it raises are, too.
 
         Raises:
             PipelineError: ``fanout`` is neither a positive integer nor a function; when applied, the windows or the
@@ -105,6 +105,7 @@ class CombinePerKey(PTransform[Any, Any], Generic[V, OutT, ResultT]):
             self._combine_fn,
             lambda combine_fn: changed(self, _combine_fn=combine_fn, label=None),
             has_keys=True,
+            fanout=1 if self._fanout is None else self._fanout,
         )
         if handled is not None:
             return handled

@@ -1,7 +1,8 @@
 """Combining whose exceptions are handled: what a combine function fails on is an output of two steps around it.
 
-The first leaves out values on which it fails alone, the second groups on which it fails.  Both are ordinary steps of
-the pipeline, so that of a failure everything holds that holds for those of a function.
+The first leaves out values on which it fails alone, and those of keys on which the function of a fan-out fails; the
+second groups on which it fails.  Both are ordinary steps of the pipeline, so that of a failure everything holds that
+holds for those of a function.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataflow.graph import MAIN, ParDo
 from dataflow.handled_combining import Handled, HandledCombineFn
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.transforms.fanout import Fanout, shards_of
 
 
 def combine_handled(
@@ -26,6 +28,7 @@ def combine_handled(
     combine: Callable[[CombineFn], PTransform[Any, Any]],
     *,
     has_keys: bool,
+    fanout: Fanout = 1,
 ) -> PCollection[Any] | None:
     """Combine with exceptions handled, where the transform that is being applied does so; None where it does not.
 
@@ -34,12 +37,13 @@ def combine_handled(
         combine_fn: the user's.
         combine: returns the transform that combines with another function in its place.
         has_keys: whether elements are pairs of a key and a value, and results pairs of a key and a result.
+        fanout: the number of shards of a key, or the user's function to it, which may fail too.
     """
     pipeline = pcoll.pipeline
     if pipeline.handling is None:
         return None
     handled = HandledCombineFn(combine_fn, pipeline.handling, pipeline.path)
-    checked = pcoll | "check" >> _Step(_Check(handled, has_keys), Shape.MAP)
+    checked = pcoll | "check" >> _Step(_Check(handled, has_keys, fanout), Shape.MAP)
     with pipeline.without_handling():
         results = checked | "combine" >> combine(handled)
     found: PCollection[Any] = results | "results" >> _Step(
@@ -65,10 +69,14 @@ class _Step(PTransform[PCollection[Any], PCollection[Any]]):
 class _Check:
     combine_fn: HandledCombineFn
     has_keys: bool
+    fanout: Fanout
 
     def __call__(self, element: Any, /) -> Any:
         if self.has_keys:
-            _, value = element
+            key, value = element
+            if callable(self.fanout):
+                # Keys that it fails on must not come to where they are divided, as nothing is handled there.
+                shards_of(self.fanout, key)
         else:
             value = element
         self.combine_fn.check(value)

@@ -104,6 +104,7 @@ def test_all_divide_keys_and_give_the_results_of_the_keys(make_runner: MakeRunne
     per_key: dict[str, Any] = {
         "sum": df.Sum.PerKey().with_hot_key_fanout(4),
         "least": df.Top.SmallestPerKey(2).with_hot_key_fanout(2),
+        "latest": df.Latest.PerKey().with_hot_key_fanout(3),
     }
     found = rows(
         p, [write(windowed | name >> each, name, has_key=True) for name, each in per_key.items()]
@@ -115,6 +116,7 @@ def test_all_divide_keys_and_give_the_results_of_the_keys(make_runner: MakeRunne
             scores = [score for each, score in SCORES[start : start + 10] if each == key]
             expected.add(("sum", key, start, repr(sum(scores))))
             expected.add(("least", key, start, repr(sorted(scores)[:2])))
+            expected.add(("latest", key, start, repr(scores[-1])))
     assert found == expected
 
 

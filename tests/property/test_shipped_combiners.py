@@ -252,15 +252,17 @@ COMBINING: list[Any] = [
     df.CombinePerKey(df.SingleInputTupleCombineFn(df.CountCombineFn(), max)),
     df.Sum.PerKey().with_hot_key_fanout(2),
     df.Max.PerKey().with_hot_key_fanout(3),
+    df.Sample.FixedSizePerKey(2).with_hot_key_fanout(2),
+    df.Latest.PerKey().with_hot_key_fanout(3),
 ]
 
 
 @pytest.mark.parametrize("combining", COMBINING, ids=lambda each: each.default_label())
-@costly(14)
+@costly(16)
 @given(stream=streams(late=False))
 def test_what_is_retracted_is_as_if_it_had_never_been(combining: Any, stream: TestStream) -> None:
     """Sums by session are retracted when sessions grow; what is made of those by the minute is right at any moment."""
-    is_divided = getattr(combining, "_fanout", None)
+    is_divided = getattr(getattr(combining, "_combine", combining), "_fanout", None)
 
     def build(pcoll: Any) -> Any:
         trigger = None if is_divided else df.Always()

@@ -121,6 +121,29 @@ def test_a_fan_out_and_values_that_are_there_have_it(combine: Any) -> None:
     assert [each.element for each in bad] == [("a", -3), ("b", "[0, 1, 2, 3, 4]")]
 
 
+def some_shards(key: str) -> Any:
+    if key == "b":
+        raise LookupError(f"no shards for {key}")
+    return {"c": "many"}.get(key, 2)
+
+
+def test_the_function_of_a_fan_out_has_it() -> None:
+    """It fails on a key: each element of it is bad, and the rest is combined."""
+    combine = df.CombinePerKey(Positive()).with_hot_key_fanout(some_shards)
+    pairs = [("a", 1), ("b", 2), ("a", 2), ("b", 3), ("c", 4)]
+    good, bad = run(pairs, combine.with_exception_handling())
+
+    assert good == [("a", 3)]
+    assert [each.element for each in bad] == [("b", 2), ("b", 3), ("c", 4)]
+    assert [each.failure.message for each in bad[:2]] == ["no shards for b"] * 2
+    assert "in some_shards" in "".join(bad[0].failure.traceback)
+    assert "cannot be divided into 'many' shards" in bad[2].failure.message
+
+    with pytest.raises(df.DataflowError, match="no shards for b") as raised, df.Pipeline() as p:
+        p | df.Create(pairs) | combine
+    assert "element: ('b', 2)" in str(raised.value)
+
+
 class Sale(NamedTuple):
     shop: str
     amount: Any
