@@ -84,6 +84,10 @@ class Pages(Protocol):
         """
 
 
+#: Pages of a state: the name that they are under, the first number, and the number behind the last.
+Run = tuple[Any, int, int]
+
+
 class SizeWatch:
     """Tells when something that grows is larger than a bound, measuring it so rarely that it costs little."""
 
@@ -179,10 +183,14 @@ class PagedBag(Paged):
 
     Attributes:
         made: what whoever uses it has made of all values; None: nothing yet.  It is not stored.
+        runs: pages of other bags that come before its own.
+        since: the first own page behind those.
     """
 
-    FIELDS = ("size", "last")
+    FIELDS: ClassVar[tuple[str, ...]] = ("size", "last")
     made: Any = None
+    runs: Sequence[Run] = ()
+    since: int = 0
 
     def __init__(self, size: int, last: list[Any]) -> None:
         self.size, self.last = size, last
@@ -207,8 +215,27 @@ class PagedBag(Paged):
         self.last.extend(values)
 
     def __iter__(self) -> Iterator[Any]:
-        pages = self._pages.read(self._state, range(self.size))
-        return chain(chain.from_iterable(pages), self.last)
+        pages = [self._pages.read(name, range(*span)) for name, *span in self._all_runs()]
+        return chain(chain.from_iterable(chain.from_iterable(pages)), self.last)
+
+    def followed_by(self, other: PagedBag) -> JoinedBag:
+        """Put the values of another bag behind those of this one; its pages stay where they are, and are this one's.
+
+        Args:
+            other: a bag with pages in the same cell, under another name; not to be used afterwards.
+        """
+        if self.last:
+            self._pages.put(self._state, self.size, self.last)
+            self.size += 1
+        runs = [*self._all_runs(), *other._all_runs()]
+        joined = JoinedBag(self.size, other.last, self.size, runs)
+        joined.bind(self._pages, self._state)
+        return joined
+
+    def _all_runs(self) -> Iterator[Run]:
+        yield from self.runs
+        if self.since < self.size:
+            yield self._state, self.since, self.size
 
     def resize(self, page_bytes: int) -> Any:
         """Make a page of the last values, if there are enough of them."""
@@ -225,7 +252,25 @@ class PagedBag(Paged):
 
     def drop(self) -> None:
         """Delete all pages."""
-        self._pages.drop(self._state, range(self.size))
+        for name, *span in self._all_runs():
+            self._pages.drop(name, range(*span))
+
+
+class JoinedBag(PagedBag):
+    """A bag of several, some of whose pages are under the names of others.
+
+    Args:
+        size: the number of the next own page.
+        last: the values that came after all pages.
+        since: the first own page behind ``runs``.
+        runs: the pages before that, in order.
+    """
+
+    FIELDS = ("size", "last", "since", "runs")
+
+    def __init__(self, size: int, last: list[Any], since: int, runs: Sequence[Run]) -> None:
+        super().__init__(size, last)
+        self.since, self.runs = since, runs
 
 
 class PagedMap(Paged):

@@ -19,7 +19,15 @@ import attrs
 
 from dataflow.combine_fn import CombineFn
 from dataflow.errors import PipelineError
-from dataflow.paged_state import Paged, PagedBag, PagedList, PagedMap, insert_by_time, span_of
+from dataflow.paged_state import (
+    JoinedBag,
+    Paged,
+    PagedBag,
+    PagedList,
+    PagedMap,
+    insert_by_time,
+    span_of,
+)
 from dataflow.user_state import (
     HOLD,
     TTL,
@@ -39,7 +47,7 @@ from windowing.time_domain import TimeDomain
 from windowing.timestamps import TimestampLike, to_datetime, to_timestamp_us
 
 #: Asked for by the class itself, as `isinstance` of an abstract one takes long for what is done with each element.
-_PAGED_TYPES: frozenset[type] = frozenset((PagedBag, PagedMap, PagedList))
+_PAGED_TYPES: frozenset[type] = frozenset((PagedBag, JoinedBag, PagedMap, PagedList))
 
 
 @attrs.frozen
@@ -137,6 +145,17 @@ class BagState(_State):
     def add(self, value: Any) -> None:
         """Add a value."""
         self._values.setdefault(self._name, []).append(value)
+        self._wrote()
+
+    def take_over(self, other: BagState) -> None:
+        """Add all values of the bag of another window, which is not to be used any more."""
+        mine, theirs = self._values.get(self._name), other._values.get(other._name)
+        if isinstance(mine, PagedBag) and isinstance(theirs, PagedBag):
+            self._values[self._name] = mine.followed_by(theirs)
+            # Its pages do not go with that window.
+            del other._values[other._name]
+        else:
+            self._values.setdefault(self._name, []).extend(other.read())
         self._wrote()
 
 

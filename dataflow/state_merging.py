@@ -11,7 +11,7 @@ keys that the earlier window has; of an ordered list, at one instant, its values
   again.  Its output timestamp is the earliest that it had in one of them, so the watermark has not passed it.
 
 It goes through the handles, so how state is kept does not matter here: of state in pages those of the earliest window
-stay, and what the others have is added to them.
+stay, and what the others have is added to them; but the pages of a bag stay where they are.
 """
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
@@ -71,7 +71,9 @@ def merge_state(
 def _add(spec: StateSpec, into: Any, other: Any) -> None:
     """Add the state of a later window to that of an earlier one."""
     match into:
-        case BagState() | SetState():
+        case BagState():
+            into.take_over(other)
+        case SetState():
             for value in other.read():
                 into.add(value)
         case OrderedListState():

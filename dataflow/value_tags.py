@@ -23,7 +23,7 @@ from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
 from dataflow.key_forms import key_of_form
-from dataflow.paged_state import PagedBag, PagedList, PagedMap
+from dataflow.paged_state import JoinedBag, PagedBag, PagedList, PagedMap
 from dataflow.serialization import read_as, written_as
 from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
@@ -73,6 +73,7 @@ OTHERS: dict[str, tuple[type, tuple[str, ...]]] = {
     "view": (View, ("contents",)),
     "with views": (WithViews, ("element", "views")),
     "paged bag": (PagedBag, PagedBag.FIELDS),
+    "joined bag": (JoinedBag, JoinedBag.FIELDS),
     "paged map": (PagedMap, PagedMap.FIELDS),
     "paged list": (PagedList, PagedList.FIELDS),
 }

@@ -33,7 +33,7 @@ from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.files import FileSplit
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
-from dataflow.paged_state import PagedBag, PagedList, PagedMap
+from dataflow.paged_state import JoinedBag, PagedBag, PagedList, PagedMap
 from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
@@ -374,6 +374,7 @@ VALUES: dict[str, Any] = {
     "view": View([("k", 1)]),
     "with views": WithViews("x", (View([1]), View([]))),
     "paged bag": PagedBag(2, ["z"]),
+    "joined bag": JoinedBag(2, ["z"], 1, [(("bag", 1), 0, 1), (("bag", 2), 0, 3)]),
     "paged map": PagedMap(3, 4, 5, 99, {}),
     "paged list": PagedList(),
     "emitted": EmittedPane("x", 59_999_999, FIRST, LATE_PANE, {"Map(guess)": [[5], []]}),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.map_keys import place_of
-from dataflow.paged_state import Paged, PagedBag, PagedList, PagedMap
+from dataflow.paged_state import JoinedBag, Paged, PagedBag, PagedList, PagedMap
 from dataflow.user_state import PAGES
 from runners.core.ground.cells import CellId, Page, PageId
 from runners.core.stages.entries import Changes
@@ -230,8 +230,14 @@ class Durable:
             for values in values_in(cell):
                 for state, value in values.items():
                     name = name_of_pages(state, values.get(PAGES))
-                    numbers = self.numbers(cell_id, name, value)
-                    found = {PageId(cell_id[0], cell_id[1], name, each) for each in numbers}
+                    runs = [(name, self.numbers(cell_id, name, value))]
+                    if isinstance(value, JoinedBag):
+                        runs += [(each, range(*span)) for each, *span in value.runs]
+                    found = {
+                        PageId(cell_id[0], cell_id[1], each, number)
+                        for each, numbers in runs
+                        for number in numbers
+                    }
                     assert named.isdisjoint(found)
                     named |= found
         assert named == self.pages()
@@ -240,7 +246,9 @@ class Durable:
         if isinstance(value, PagedList):
             directory = decoded(self.committed[PageId(cell_id[0], cell_id[1], state, 0)]).entries
             return [0, *directory[2]]
-        return range(value.size) if isinstance(value, PagedBag | PagedMap) else ()
+        if isinstance(value, PagedBag):
+            return range(value.since, value.size)
+        return range(value.size) if isinstance(value, PagedMap) else ()
 
 
 def values_in(cell: Any) -> list[dict[Any, Any]]:

@@ -93,6 +93,8 @@ class _Kept:
         self.touched = dict(touched)
         #: Their bytes, and how many they had when they were measured.
         self.pages: dict[PageId, tuple[bytes, int]] = {}
+        #: Those that have been made since.
+        self.made: dict[PageId, None] = {}
 
 
 def name_of_pages(state: Any, number: int | None) -> Any:
@@ -167,6 +169,8 @@ class CellPages(Pages):
         page_id = self._id(state, number)
         assert page_id not in self._cells, f"{page_id} is there already"
         self._cells[page_id] = Page(entries)
+        for kept in self._kept:
+            kept.made[page_id] = None
         self._note(page_id)
 
     def drop(self, state: Any, numbers: Iterable[int]) -> int:
@@ -199,6 +203,10 @@ class CellPages(Pages):
         def undo() -> None:
             # What was deleted and is not in memory has never gone.
             self._touched = dict(kept.touched)
+            for page_id in kept.made:
+                self._cells.pop(page_id, None)
+                self._unmeasured.get(page_id.state, {}).pop(page_id.number, None)
+            kept.made.clear()
             for page_id, (packed, measured) in kept.pages.items():
                 page = self._cells[page_id] = Page(packed=packed)
                 page.measured = measured
@@ -209,7 +217,7 @@ class CellPages(Pages):
 
     def _keep(self, page_id: PageId, page: Page) -> None:
         for kept in self._kept:
-            if page_id not in kept.pages:
+            if page_id not in kept.pages and page_id not in kept.made:
                 kept.pages[page_id] = page.pack(), page.measured
 
     def _note(self, page_id: PageId) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.paged_state import Paged, SizeWatch
+from dataflow.paged_state import JoinedBag, Paged, SizeWatch
 from dataflow.user_state import HOLD, PAGES, SetTimer, TimerName
 from runners.core.ground.timers import TimerQueue
 from runners.core.partials.stateful_inputs import Input
@@ -157,6 +157,15 @@ class KeyedState:
         return not (self.values or self.timers or self.backlog)
 
 
+def _last_number(values: dict[Any, Any]) -> int:
+    """The largest number under which a window has pages: its own, or one of a window whose bag it has taken over."""
+    numbers: list[int] = [0, values.get(PAGES, 0)]
+    for each in values.values():
+        if isinstance(each, JoinedBag):
+            numbers += [name[-1] for name, *_ in each.runs]
+    return max(numbers)
+
+
 #: An element that waits, as an `Input`, with the window that it was assigned.
 Waiting = tuple[Any, int, PaneInfo, int, Window]
 
@@ -199,7 +208,7 @@ class MergingState:
         """
         self.pages = state.pages = self.pages or CellPages()
         if PAGES not in state.values:
-            known = (each.values.get(PAGES, 0) for each in self.windows.values())
+            known = (_last_number(each.values) for each in self.windows.values())
             state.values[PAGES] = 1 + max(known, default=0)
         return state.pages
 

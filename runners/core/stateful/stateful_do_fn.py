@@ -29,7 +29,7 @@ import attrs
 from dataflow.do_fn import TaggedOutput, TimestampedValue
 from dataflow.errors import PipelineError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
-from dataflow.paged_state import FEW, Paged, SizeWatch
+from dataflow.paged_state import FEW, JoinedBag, Paged, SizeWatch
 from dataflow.serialization import dumps
 from dataflow.state_handles import handle_of, paged_kinds
 from dataflow.stateful import stateful_signature
@@ -292,7 +292,9 @@ class _Step:
         for state, kind in self._machine.paged_kinds.items():
             found = cell.values.get(state)
             # By its class itself, as `isinstance` takes longer than all of this.
-            if found is not None and (type(found) is kind or len(found) >= FEW):
+            if found is not None and (
+                type(found) is kind or type(found) is JoinedBag or len(found) >= FEW
+            ):
                 self._resize(cell_id, cell, state, kind)
 
     def _resize(self, cell_id: CellId, cell: KeyedState, state: Any, kind: type[Paged]) -> None:
