@@ -25,7 +25,7 @@ WINDOW, SILENT = 300, 20
 WAITING = df.BagStateSpec("waiting")
 NUMBER = df.CombiningValueStateSpec("number", df.CountCombineFn())
 BEFORE = df.ReadModifyWriteStateSpec("before")
-NOTES, BY_VALUE = df.BagStateSpec("notes"), df.MapStateSpec("by value")
+NOTES, BY_VALUE = df.BagStateSpec("notes"), df.MapStateSpec("by value", merge=max)
 BY_TIME = df.OrderedListStateSpec("by time")
 FLUSH = df.TimerSpec("flush", df.TimeDomain.PROCESSING)
 CLOSE = df.TimerSpec("close", df.TimeDomain.EVENT)
@@ -137,7 +137,7 @@ def row(
 
 
 COLUMNS = {"key": str, "start": datetime, "at": datetime, "value": str}
-TABLES = ("sums", "closed", "named", "in_order", "last_three", "remembered")
+TABLES = ("sums", "closed", "named", "in_order", "last_three", "remembered", "of_sessions")
 
 
 def build(p: df.Pipeline, events: Path) -> None:
@@ -162,6 +162,9 @@ def build(p: df.Pipeline, events: Path) -> None:
         "named": named | "named sums" >> df.CombinePerKey(sum),
         "in_order": pairs | "in order" >> df.ParDo(InOrder()),
         "remembered": pairs | "remember" >> df.ParDo(Remembering()),
+        "of_sessions": pairs
+        | "sessions" >> df.WindowInto(df.Sessions(30))
+        | "remember sessions" >> df.ParDo(Remembering()),
         "last_three": pairs | "threes" >> df.CountWindows(3, period=2, time_sorted=True),
     }
     for name, result in results.items():
