@@ -31,6 +31,7 @@ from dataflow.user_state import ReadModifyWriteStateSpec
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
+from windowing.window_fn import FrozenWindows
 
 #: How many parts the elements are divided into: more than there are key ranges, so that these get about as many each.
 _PARTS = 1024
@@ -74,7 +75,8 @@ class _WithoutExpiry(WindowingStrategy):
 
 class _Divided(PTransform[PCollection[Any], PCollection[Any]]):
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
-        strategy = _WithoutExpiry(window_fn=pcoll.node.strategy.window_fn)
+        # Elements of one part have nothing to do with each other, so their windows do not merge on the way.
+        strategy = _WithoutExpiry(window_fn=FrozenWindows())
         operation = ParDo(CallableDoFn(_with_part, Shape.MAP))
         return pcoll.pipeline.add_operation(operation, [pcoll], strategy)[MAIN]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -30,6 +30,7 @@ def fields(change: df.Change[Any]) -> Any:
         st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), max_size=4), max_size=5
     )
 )
+@example([[("b", 47), ("b", 48)]])  # of one part
 def test_it_changes_nothing(windowing: Any, batches: list[list[tuple[str, int]]]) -> None:
     """Also of what is late, and of panes."""
     found: list[list[Any]] = []
