@@ -35,6 +35,9 @@ from dataflow.errors import (
     KeyEncodingError,
     PipelineError,
     RequestFailedError,
+    SinkError,
+    SinkFencedError,
+    SinkRefusedError,
     TableConflictError,
     TableRowError,
     TimeError,
@@ -50,6 +53,7 @@ from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
+from dataflow.io.sinks import Write
 from dataflow.join_fn import JoinType
 from dataflow.metrics import (
     DistributionResult,
@@ -73,6 +77,7 @@ from dataflow.selections import (
     TopCombineFn,
 )
 from dataflow.set_aside import SetAside
+from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.table import ColumnType
@@ -261,6 +266,7 @@ __all__ = [
     "KeyEncodingError",
     "Keys",
     "KvSwap",
+    "Lane",
     "Latest",
     "LatestCombineFn",
     "LogElements",
@@ -316,6 +322,12 @@ __all__ = [
     "SetAside",
     "SetStateSpec",
     "SingleInputTupleCombineFn",
+    "Sink",
+    "SinkChange",
+    "SinkError",
+    "SinkFencedError",
+    "SinkRefusedError",
+    "SinkWriter",
     "SlidingWindows",
     "Source",
     "SourceBatch",
@@ -361,6 +373,7 @@ __all__ = [
     "WindowedValue",
     "WithKeys",
     "WithTimestamps",
+    "Write",
     "WriteToPostgres",
     "__version__",
     "associative",

@@ -11,6 +11,9 @@ __all__ = [
     "KeyEncodingError",
     "PipelineError",
     "RequestFailedError",
+    "SinkError",
+    "SinkFencedError",
+    "SinkRefusedError",
     "TableRowError",
     "TimeError",
     "TooManyFailuresError",
@@ -48,6 +51,18 @@ class KeyEncodingError(DataflowError):
 
 class InputError(DataflowError):
     """An input is missing or malformed."""
+
+
+class SinkError(DataflowError):
+    """A sink does not have what was written to it, or cannot be written to."""
+
+
+class SinkFencedError(SinkError):
+    """Another writer has taken the lane of a sink over; nothing was written."""
+
+
+class SinkRefusedError(SinkError):
+    """A sink takes no such rows, however often they are sent; nothing was written, and the rows stay in the outbox."""
 
 
 class TableRowError(DataflowError):

@@ -16,6 +16,7 @@ from dataflow.drawing import Arrow, Box, BoxShape, Drawing
 from dataflow.exception_handling import ExceptionHandling
 from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.record_ids import RecordIds
+from dataflow.sink import Sink
 from dataflow.source import Source
 from dataflow.table import TableSpec
 from dataflow.views import ViewForm
@@ -160,9 +161,15 @@ class Changelog:
 
 @attrs.frozen
 class WriteTable:
-    """Rows (mappings with the columns' names) into a table of the store."""
+    """Rows (mappings with the columns' names) into a table of the store; or, for a sink, elements into its outbox.
+
+    Attributes:
+        table: of the rows; the outbox, if there is a sink.
+        sink: takes what is in the outbox; None: the table is the result.
+    """
 
     table: TableSpec
+    sink: Sink[Any] | None = None
 
 
 #: Operations that need the elements of a key in one place; each begins a stage.
@@ -259,6 +266,14 @@ class PipelineGraph:
             if isinstance(node.operation, WriteTable)
         )
 
+    def sinks(self) -> Mapping[str, tuple[TableSpec, Sink[Any]]]:
+        """Sinks with their outboxes, by the label of the transform that writes to them."""
+        return {
+            node.label: (node.operation.table, node.operation.sink)
+            for node in self.transforms
+            if isinstance(node.operation, WriteTable) and node.operation.sink is not None
+        }
+
     def __str__(self) -> str:
         return self.drawing().to_text()
 
@@ -297,7 +312,7 @@ class PipelineGraph:
             mode = self.pcollections[output].strategy.accumulation_mode
             note = f"{operation.window_fn!r}, {mode.value.replace('_', ' ')}"
         elif isinstance(operation, WriteTable):
-            note = f"table {operation.table.name}"
+            note = repr(operation.sink) if operation.sink else f"table {operation.table.name}"
         return Box(node.label, note, _SHAPES.get(type(operation), BoxShape.STEP))
 
     def fingerprint(self) -> str:

@@ -93,12 +93,15 @@ class TableSpec:
         key: with a key, a row replaces the row of the same key, and a retraction deletes the row that was emitted;
             without one, rows are only ever added.
         is_shared: whether other jobs may write to it too; not a part of the table's identity.
+        is_outbox: whether its rows are on their way to a sink (`dataflow.sink`): they have an order then, and go when
+            the sink has them.
     """
 
     name: str
     columns: Mapping[str, ColumnType]
     key: tuple[str, ...] = ()
     is_shared: bool = attrs.field(default=False, eq=False)
+    is_outbox: bool = False
 
     @property
     def key_indexes(self) -> tuple[int, ...]:

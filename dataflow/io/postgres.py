@@ -1,7 +1,8 @@
-"""WriteToPostgres: result rows, committed together with the state that produced them.
+"""WriteToPostgres: result rows, in the database of the store or in another one.
 
-The table lives in the database of the store, so a row and the fact that its input was consumed are one transaction
-(ADR 0004).  No SQL here: the store's adapter writes it.
+A table in the database of the store is written in the commits of the state that produced the rows, so a row and the
+fact that its input was consumed are one transaction (ADR 0004).  One in another database is a `Sink`.  No SQL here: the
+store's adapter writes it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from dataflow.errors import PipelineError
 from dataflow.graph import WriteTable
+from dataflow.io.sinks import Write
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
+from dataflow.sink import Lane, Sink, SinkWriter
 from dataflow.table import (
     COLUMN_TYPES,
     ColumnType,
@@ -41,6 +46,13 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
             the order which of them is left.  Let the key have what the results are grouped by, and the window; or
             group them by the table's key first.
 
+        dsn: of another Postgres than the store: a connection string or URI of libpq, which may have a password.  Rows
+            go there by way of an outbox in the store, each batch in one transaction with its number, so they are there
+            exactly once; the numbers are in a table ``dataflow_progress`` beside the table.  None: the store.
+        lanes: how many connections write there at once; rows of one key keep their order.
+        changelog: the name of a further column, of integers: each emission is a row with +1 there, each retraction a
+            row with -1, and rows are only ever added.  Only with a ``dsn``; `ToChangelog` does the same for tables of
+            the store.
         shared: whether the table may be one that another job writes to.  Otherwise that is refused: neither job could
             start afresh without the rows of the other.
 
@@ -58,6 +70,9 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         *,
         columns: Mapping[str, ColumnType],
         key: Sequence[str] = (),
+        dsn: str | None = None,
+        lanes: int = 1,
+        changelog: str | None = None,
         shared: bool = False,
     ) -> None:
         if isinstance(key, str):
@@ -81,7 +96,16 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
             )
         if not columns:
             raise PipelineError(f"table {table!r} has no columns")
+        if changelog is not None and (key or dsn is None or changelog in columns):
+            raise PipelineError(
+                f"table {table!r} cannot be a changelog with the column {changelog!r}",
+                hint="give it a dsn and no key, and the column a name of its own; for a table of the store use "
+                "df.ToChangelog()",
+            )
         self._spec = TableSpec(name=table, columns=dict(columns), key=tuple(key), is_shared=shared)
+        self._sink = dsn and PostgresTable(
+            self._spec, dsn=dsn, lanes=lanes, changelog=changelog, is_retracted=False
+        )
 
     def default_label(self) -> str:
         """``WriteToPostgres(table)``."""
@@ -95,12 +119,16 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
                 manner.
         """
         pipeline = pcoll.pipeline
-        if pcoll.node.retracted_by and not self._spec.key:
+        is_changelog = isinstance(self._sink, PostgresTable) and self._sink.changelog is not None
+        if pcoll.node.retracted_by and not self._spec.key and not is_changelog:
             raise PipelineError(
                 f"{pipeline.here()} only adds rows, but its input retracts results",
                 detail=f"{pcoll.node.retracted_by} accumulates and retracts",
                 hint="give the table a key=..., so that a retraction can delete its row",
             )
+        if isinstance(self._sink, PostgresTable):
+            Write(self._sink.taking(is_retracted=pcoll.node.retracted_by is not None)).expand(pcoll)
+            return
         for other in pipeline.graph().tables():
             if other.name == self._spec.name and _shape(other) != _shape(self._spec):
                 raise PipelineError(
@@ -110,6 +138,76 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
                 )
         _refuse_two_manners(pcoll, self._spec)
         pipeline.add_operation(WriteTable(self._spec), [pcoll], pcoll.node.strategy, tags=())
+
+
+class PostgresTable(Sink[Any]):
+    """A table of any Postgres, to which rows are written exactly once.
+
+    Args:
+        table: its name, columns and key.
+        dsn: of the server; never shown.
+        lanes: how many parts the outbox has.
+        changelog: the name of the column with the signs; None: rows replace each other by key, and retractions delete.
+        is_retracted: whether rows may be retracted.
+    """
+
+    def __init__(
+        self,
+        table: TableSpec,
+        *,
+        dsn: str,
+        lanes: int = 1,
+        changelog: str | None = None,
+        is_retracted: bool,
+    ) -> None:
+        self.table, self.dsn, self.changelog = table, dsn, changelog
+        self.is_retracted, self._lanes = is_retracted, lanes
+
+    def __repr__(self) -> str:
+        return f"table {self.table.name} of another Postgres"
+
+    def taking(self, *, is_retracted: bool) -> PostgresTable:
+        """Make the same sink for input that may be retracted, or is not.
+
+        Args:
+            is_retracted: whether it may be.
+        """
+        return PostgresTable(
+            self.table,
+            dsn=self.dsn,
+            lanes=self._lanes,
+            changelog=self.changelog,
+            is_retracted=is_retracted,
+        )
+
+    @property
+    def lanes(self) -> int:
+        """How many connections write at once."""
+        return self._lanes
+
+    @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """The columns of the table, without that of a changelog."""
+        return self.table.columns
+
+    @property
+    def stored(self) -> TableSpec:
+        """The table as it is on the server."""
+        if self.changelog is None:
+            return self.table
+        return attrs.evolve(self.table, columns={**self.table.columns, self.changelog: int})
+
+    def lane_key(self, element: Any) -> Any:
+        """The key of a row, or the whole row if the table has none."""
+        return tuple(element[index] for index in self.table.key_indexes) or element
+
+    def open(self, lane: Lane) -> SinkWriter:
+        """Not used: `runners.sinks.writers.open_writer` opens this sink, where SQL is known.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError
 
 
 def _refuse_two_manners(pcoll: PCollection[Any], table: TableSpec) -> None:

@@ -41,6 +41,7 @@ from runners.spark.interrupted import stays_in_store
 from runners.spark.prepared_job import JobOptions, PreparedJob, prepare
 from runners.spark.result import StoreResult
 from runners.spark.session import LOCAL_MASTER
+from runners.spark.sink_relay import relay_all
 from runners.spark.spark_options import SparkOptions
 from runners.spark.stream_options import checked_step_timeout_ms
 from runners.worker_log import checked_level
@@ -171,6 +172,7 @@ class BatchRunner:
                     progress,
                     step_timeout_ms=self._step_timeout_ms,
                 )
+        relay_all(prepared)
         finish(prepared)
         return prepared.result
 

@@ -3,6 +3,7 @@
 Reads the splits in turns; all effects of a batch are through the whole pipeline before the next is read.
 """
 
+import secrets
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -31,11 +32,16 @@ from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageOutputs
 from runners.core.tables.changelog import Rows, apply_table_write
 from runners.direct.result import DirectResult
+from runners.relay.memory_outbox import MemoryOutbox
+from runners.relay.relays import Relays
+from runners.sinks.writers import open_writer
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Before a source that has nothing yet, as it waits for the clock, is asked again.
 _PAUSE_S = 0.01
+#: How long a sink may fail again and again.
+_SINK_PATIENCE_S = 30.0
 
 
 @attrs.define
@@ -139,6 +145,13 @@ class Job:
         self._tables: dict[str, tuple[TableSpec, Rows]] = {
             table.name: (table, {}) for table in execution.graph.tables()
         }
+        self._relays = Relays(
+            MemoryOutbox(secrets.token_hex(16), lambda name: self._tables[name][1]),
+            "in memory",
+            execution.graph.sinks(),
+            open_writer,
+            SystemClock(),
+        )
         self._late: list[tuple[str, LateArrival]] = []
         self._dead: list[DeadLetter] = []
         self._now_us = MIN_TIMESTAMP_US
@@ -150,6 +163,7 @@ class Job:
             *(grouping.stage for grouping in self._groupings.values()),
         ]
         with ExitStack() as stack:
+            stack.callback(self._relays.close)
             for split in self._inputs:
                 stack.callback(split.reader.close)
             stack.enter_context(collecting())
@@ -182,9 +196,11 @@ class Job:
                 self._advance()
                 for name in batch.signals:
                     self._signal(name)
+                self._relays.flush(_SINK_PATIENCE_S, time.sleep)
             if is_waiting:
                 time.sleep(_PAUSE_S)
         self._let_time_pass(MAX_TIMESTAMP_US)
+        self._relays.flush(_SINK_PATIENCE_S, time.sleep)
 
     @property
     def _has_ended(self) -> bool:

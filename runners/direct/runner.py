@@ -74,6 +74,8 @@ class DirectRunner:
         execution = plan(graph, check_types=self._check_types)
         for stage in execution.sources():
             stage.read.source.check()
+        for _, sink in execution.graph.sinks().values():
+            sink.check()
         job = (
             Job(execution, tries=self._tries)
             if self._round_us is None

@@ -19,6 +19,7 @@ from runners.millwheel.versions.job_versions import Update, open_version, plan_v
 from runners.millwheel.versions.update import UpdatePlan
 from runners.progress import print_line
 from runners.registry import open_store, store_dsn
+from runners.relay.job_outboxes import with_outboxes_of
 from runners.spark.result import StoreResult
 from runners.spark.shipped_plan import ShippedPlan
 
@@ -164,10 +165,14 @@ def prepare(
         TableOwnedError: a result table has rows of another job; or the job is to start over, and has rows in such a
             table.
     """
-    execution = plan(graph, check_types=options.check_types)
+    if update is not None:
+        update = attrs.evolve(update, former=_former(update, options.job))
+    execution = plan(with_outboxes_of(graph, options.job), check_types=options.check_types)
     for stage in execution.sources():
         operation: Any = stage.root.operation
         operation.source.check()
+    for _, sink in execution.graph.sinks().values():
+        sink.check()
     shipped = ShippedPlan.of(execution, options.log_level)
     dsn = store_dsn(options.store)
     spec = _spec(execution, options)
@@ -214,9 +219,14 @@ def planned_update(graph: PipelineGraph, options: JobOptions, update: Update) ->
         PipelineError, UpdateRefusedError: as `plan_version`.
         StoreError: there is no suitable store.
     """
-    execution = plan(graph)
+    update = attrs.evolve(update, former=_former(update, options.job))
+    execution = plan(with_outboxes_of(graph, options.job))
     with closing(open_store(store_dsn(options.store))) as store:
         return plan_version(store, _spec(execution, options), execution, update)
+
+
+def _former(update: Update, job: str) -> PipelineGraph | None:
+    return None if update.former is None else with_outboxes_of(update.former, job)
 
 
 def _spec(execution: ExecutionPlan, options: JobOptions) -> JobSpec:

@@ -47,6 +47,7 @@ from runners.spark.job_keeper import JobKeeper
 from runners.spark.prepared_job import PreparedJob
 from runners.spark.session import driver_host
 from runners.spark.shipped_code import spark_gave_up
+from runners.spark.sink_relay import SinkRelay
 from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
 from runners.streaming.worker_task import WorkerLaunch
@@ -63,6 +64,8 @@ from windowing.user_frames import in_brief
 _LOG = logging.getLogger(__name__)
 
 _MASTER_WAIT_MS = 20
+#: Between two looks at whether sinks have everything, when the job is done otherwise.
+_FLUSH_LOOK_S = 0.02
 #: How often the work of all workers is counted: often enough for people, and for tests that wait for it.
 COUNT_INTERVAL_MS = 50
 #: Workers receive Stop within a step; this bounds waiting for one that hangs in user code.
@@ -375,8 +378,12 @@ class StreamingJob:
                 ProgressDisplay(
                     f"streaming {job.job}", unit="records", show=self._show_progress
                 ) as progress,
+                SinkRelay(self._prepared) as relay,
             ):
-                is_done = self._lead(master, desk, spark_job, reader, progress)
+                is_done = self._lead(master, desk, spark_job, reader, progress, relay)
+                while is_done and not (relay.is_flushed() or self._cancelled.wait(_FLUSH_LOOK_S)):
+                    pass
+                is_done = is_done and not self._cancelled.is_set()
         except StoreRestartedError:
             # Its workers can do nothing any more, and Spark need not try them again.
             spark_job.cancel()
@@ -406,6 +413,7 @@ class StreamingJob:
         spark_job: "_SparkJob",
         reader: StoreReader,
         progress: ProgressDisplay,
+        relay: SinkRelay,
     ) -> bool:
         """Do rounds of the master until the job is done, or is to stop before; returns whether it is done.
 
@@ -424,6 +432,7 @@ class StreamingJob:
             master.is_pausing = self._pausing.is_set() or not self._switches.empty()
             self._keeper.check()
             reader.pass_on()
+            relay.check()
             master.step(_MASTER_WAIT_MS)
             if balancer is not None:
                 balancer.step()

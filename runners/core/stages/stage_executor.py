@@ -39,6 +39,7 @@ from runners.core.partials.parts import parts_of, together
 from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_clocks import StageClocks
+from runners.core.tables.outbox_rows import outbox_write
 from runners.core.tables.rows import table_write
 from runners.core.user_code.do_fn_invoker import DoFnInvoker
 from runners.core.user_code.do_fn_outputs import DoFnOutputs
@@ -261,6 +262,9 @@ class StageExecutor:
             self._outputs.groups, self._overflow_in = {}, OVERFLOW_RECORDS
 
     def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:
+        if operation.sink is not None:
+            self._outputs.tables.append(outbox_write(node, operation.table, operation.sink, bundle))
+            return
         is_retracted = self._plan.graph.pcollections[node.inputs[0]].retracted_by is not None
         write = table_write(node, operation.table, bundle, is_retracted=is_retracted)
         self._outputs.tables.append(write)

@@ -9,7 +9,7 @@ This module knows no SQL.  Rows must still fit into Postgres columns, because a 
 moves from a test in memory to a server.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -21,8 +21,8 @@ from runners.core.tables.kinds import kind_of, size_of
 from runners.core.tables.row_changes import applied
 from windowing.timestamps import to_timestamp_us
 
-#: The rows of a table: by key tuple, or by insertion number (from 0) where the table has no key.
-Rows = MutableMapping[Row | int, Row]
+#: The rows of a table: by key tuple, or by insertion number, which grows, where the table has no key.
+Rows = dict[Row | int, Row]
 
 #: The most bytes that the values of a key may have together: an entry of a Postgres index has at most 2,704 bytes.
 KEY_BYTES_MAX = 2_000
@@ -50,7 +50,10 @@ def apply_table_write(rows: Rows, write: TableWrite) -> None:
     """
     check_write(write)
     if not write.table.key:
-        rows.update(enumerate(write.inserts, start=len(rows)))
+        last = next(reversed(rows), -1)
+        assert isinstance(last, int)
+        # Not the number of rows: those of an outbox go.
+        rows.update(enumerate(write.inserts, start=last + 1))
         return
     for key, row in applied(rows, [write]):
         if row is None:

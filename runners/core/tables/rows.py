@@ -43,7 +43,7 @@ def table_write(
             return TableWrite(
                 table=table, upserts=found if is_keyed else (), inserts=() if is_keyed else found
             )
-    rows = as_stored(table, _rows(node, list(table.columns), bundle.values))
+    rows = as_stored(table, rows_of(node, list(table.columns), bundle.values))
     try:
         check_rows(table, rows)
     except TableRowError as error:
@@ -62,7 +62,17 @@ def table_write(
     return TableWrite(table=table, upserts=list(last.values()))
 
 
-def _rows(node: TransformNode, columns: list[str], values: Sequence[Any]) -> list[Row]:
+def rows_of(node: TransformNode, columns: list[str], values: Sequence[Any]) -> list[Row]:
+    """Rows, or mappings, as tuples.
+
+    Args:
+        node: the transform that writes.
+        columns: their names, in order.
+        values: the rows.
+
+    Raises:
+        TransformError: one is no row, or has not every column.
+    """
     if len(columns) > 1 and set(map(type, values)) == {dict}:
         with suppress(KeyError):  # the loop below finds the row, and raises
             return list(map(itemgetter(*columns), values))

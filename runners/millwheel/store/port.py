@@ -26,6 +26,7 @@ from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.model.requests import Answer, Request, StoredRequest
 from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalMark
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
+from runners.relay.outbox import OutboxStore
 from runners.stored.framing import current_format
 
 
@@ -296,8 +297,10 @@ class OldSnapshot:
     age_s: float
 
 
-class Store(Protocol):
-    """Durable state of jobs.  Not thread-safe: one instance per thread (an adapter may have one connection).
+class Store(OutboxStore, Protocol):
+    """Durable state of jobs, and the outboxes of their sinks.
+
+    Not thread-safe: one instance per thread (an adapter may have one connection).
 
     Attributes:
         value_bytes_max: a production with a larger value (of a cell, the journal, a checkpoint) is refused; all of them

@@ -26,6 +26,7 @@ from runners.testing.store_conformance import (
     keeping,
     metrics,
     not_knowing,
+    outboxes,
     reading,
     record_ids,
     requests,
@@ -64,6 +65,7 @@ CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
         signals,
         requests,
         troubles,
+        outboxes,
         not_knowing,
     )
     for name, check in vars(module).items()

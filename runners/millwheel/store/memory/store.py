@@ -96,6 +96,8 @@ from runners.millwheel.store.port import (
     StateCounts,
     TakenRange,
 )
+from runners.relay.memory_outbox import MemoryOutbox
+from runners.relay.outbox import LanePlace, OutboxBatch, Taken, TakenLane
 from runners.system_clock import SystemClock
 
 
@@ -116,9 +118,31 @@ class MemoryStore:
         self._jobs: dict[str, StoredJob] = {}
         self._tables: dict[str, StoredTable] = {}
         self._troubles = MemoryTroubles()
+        self._outbox = MemoryOutbox("memory", lambda name: self._tables[name].rows)
         # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
         # of an earlier incarnation can fit the next one.
         self._tokens = itertools.count(1)
+
+    def take_lane(self, place: LanePlace) -> TakenLane:
+        """Take a lane of an outbox."""
+        with self._lock:
+            self._job(place.job)
+            return self._outbox.take_lane(place)
+
+    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+        """Note what is delivered, and take the batch after it.
+
+        Args:
+            lane: as it was taken.
+            delivered: the number of the last batch that the sink has.
+        """
+        with self._lock:
+            return self._outbox.next_batch(lane, delivered)
+
+    def count_waiting(self, place: LanePlace) -> int:
+        """How many rows of a lane are not known to be delivered."""
+        with self._lock:
+            return self._outbox.count_waiting(place)
 
     def incarnation(self) -> str:
         """Always the same: it ends with the process."""
@@ -179,6 +203,7 @@ class MemoryStore:
             if self._jobs.pop(job, None) is None:
                 return
             self._troubles.forget(job)
+            self._outbox.forget(job)
             for name, table in list(self._tables.items()):
                 table.users.discard(job)
                 if table.creator == job:

@@ -87,7 +87,7 @@ def connect(
         UnsuitableStoreError: a connection pooler shares sessions.
         StoreError: it refused a statement of ``set_up``, or what that raised itself.
     """
-    conninfo = make_conninfo("", **{**_DEFAULTS, **_parse(dsn), "client_encoding": "UTF8"})
+    conninfo = conninfo_of(dsn)
     settings = {"lock_timeout_ms": str(lock_timeout_ms), "idle_timeout_ms": str(idle_timeout_ms)}
 
     def attempt() -> psycopg.Connection[Any]:
@@ -110,6 +110,15 @@ def connect(
         return opened
 
     return _patiently(attempt, timeout_s, describe(dsn), waits)
+
+
+def conninfo_of(dsn: str) -> str:
+    """A connection string with what a connection needs to notice that its server is gone.
+
+    Raises:
+        StoreError: it cannot be parsed; the message does not show it.
+    """
+    return make_conninfo("", **{**_DEFAULTS, **_parse(dsn), "client_encoding": "UTF8"})
 
 
 def _parse(dsn: str) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from runners.millwheel.store.postgres import catalog, partitions, takeover
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
+from runners.millwheel.store.postgres.lanes import LaneVerbs
 from runners.millwheel.store.postgres.outcomes import Lost
 from runners.millwheel.store.postgres.patience import ignore
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX
@@ -71,6 +72,7 @@ _Work = Callable[[psycopg.Connection[Any]], _T]
 class PostgresStore(
     RecordIdVerbs,
     CellVerbs,
+    LaneVerbs,
     KeptRowVerbs,
     SignalAndRequestVerbs,
     SnapshotVerbs,

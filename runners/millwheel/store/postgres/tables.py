@@ -16,6 +16,7 @@ import attrs
 import pyarrow as pa
 from psycopg import Connection, sql
 
+from dataflow.sink import LANE
 from dataflow.table import ColumnType, Row, TableSpec, TableWrite, element_type
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.kinds import size_of
@@ -59,6 +60,9 @@ _TYPES: Mapping[Any, tuple[str, type[PackedArray]]] = {
 }
 #: Postgres cuts longer names off without an error, which could make two tables one.
 _NAME_BYTES_MAX = 63
+#: The column of an outbox that orders its rows.
+OUTBOX_ID = "dataflow_id"
+
 _RESERVED_SCHEMAS = frozenset({"dataflow", "information_schema", "pg_catalog", "pg_toast"})
 
 #: Bytes of a character in UTF-8, at most.
@@ -110,7 +114,7 @@ def ensure_table(connection: Connection[Any], table: TableSpec) -> PlacedTable:
         TableMismatchError: it exists with other columns, another key, or is no plain durable table.
         StoreError: its name is not a possible one.
     """
-    identifier = _identifier(table)
+    identifier = table_identifier(table)
     quoted_name = identifier.as_string(connection)
     found = connection.execute(QUERIES["find_table"], {"quoted_name": quoted_name}).fetchone()
     if found is not None:
@@ -180,7 +184,7 @@ def place_of(connection: Connection[Any], table: TableSpec) -> tuple[str, str] |
         connection: to the store.
         table: as a pipeline describes it.
     """
-    quoted_name = _identifier(table).as_string(connection)
+    quoted_name = table_identifier(table).as_string(connection)
     found = connection.execute(QUERIES["find_table"], {"quoted_name": quoted_name}).fetchone()
     return None if found is None else (found[0], found[1])
 
@@ -276,7 +280,7 @@ class TableStatements:
         ]
         action = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(updates))
         parts: dict[str, sql.Composable] = {
-            "table": _identifier(table),
+            "table": table_identifier(table),
             "columns": sql.SQL(", ").join(names),
             "rows": _rows(list(table.columns.values())),
             "keys": sql.SQL(", ").join(keys),
@@ -382,6 +386,12 @@ def _create(identifier: sql.Identifier, table: TableSpec) -> sql.Composed:
     if table.key:
         keys = sql.SQL(", ").join(sql.Identifier(name) for name in table.key)
         parts.append(sql.SQL("PRIMARY KEY ({})").format(keys))
+    if table.is_outbox:
+        parts.append(
+            sql.SQL("{0} bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY ({1}, {0})").format(
+                sql.Identifier(OUTBOX_ID), sql.Identifier(LANE)
+            )
+        )
     return sql.SQL("CREATE TABLE {} ({})").format(identifier, sql.SQL(", ").join(parts))
 
 
@@ -405,7 +415,12 @@ def _split(name: str) -> tuple[str | None, str]:
     return schema, parts[-1]
 
 
-def _identifier(table: TableSpec) -> sql.Identifier:
+def table_identifier(table: TableSpec) -> sql.Identifier:
+    """The quoted name of a table.
+
+    Raises:
+        StoreError: it is not a possible one.
+    """
     schema, name = _split(table.name)
     return sql.Identifier(name) if schema is None else sql.Identifier(schema, name)
 
@@ -429,7 +444,9 @@ def _refuse_other_shape(table: TableSpec, found: Sequence[tuple[str, str, bool]]
     columns = {name: type_name for name, type_name, _ in found}
     key = {name for name, _, is_key in found if is_key}
     wanted = {name: _type(kind)[0] for name, kind in table.columns.items()}
-    if columns == wanted and key == set(table.key):
+    if table.is_outbox and columns.pop(OUTBOX_ID, None) == "bigint" and columns == wanted:
+        return
+    if not table.is_outbox and columns == wanted and key == set(table.key):
         return
     raise TableMismatchError(
         f"table {table.name} exists with other columns or another key",

@@ -1015,3 +1015,38 @@ SELECT t.kind, t.place, t.reason, t.count, t.first_at, t.last_at
 FROM dataflow.jobs j JOIN dataflow.troubles t USING (job_id)
 WHERE j.name = %(name)s
 ORDER BY t.last_at DESC, t.place, t.reason;
+
+-- name: add_lane
+INSERT INTO dataflow.lanes (job_id, sink, lane) VALUES (%(job_id)s, %(sink)s, %(lane)s)
+ON CONFLICT (job_id, sink, lane) DO NOTHING;
+
+-- name: lock_lane
+SELECT lane_id, writer FROM dataflow.lanes
+WHERE job_id = %(job_id)s AND sink = %(sink)s AND lane = %(lane)s FOR NO KEY UPDATE;
+
+-- name: lock_writer
+-- The lane, if it was not forgotten and made anew meanwhile.
+SELECT lane_id FROM dataflow.lanes WHERE writer = %(writer)s::uuid FOR NO KEY UPDATE;
+
+-- name: read_lane
+SELECT version, token, number, ids::text, upper(ids) - 1, floor_id, candidate_id, candidate_xid
+FROM dataflow.lane_batches WHERE lane_id = %(lane_id)s ORDER BY version DESC LIMIT 1;
+
+-- name: read_lane_of
+SELECT b.version, b.token, b.number, b.ids::text, upper(b.ids) - 1, b.floor_id, b.candidate_id, b.candidate_xid
+FROM dataflow.lanes l JOIN dataflow.lane_batches b USING (lane_id)
+WHERE l.writer = %(writer)s::uuid ORDER BY b.version DESC LIMIT 1;
+
+-- name: write_lane
+INSERT INTO dataflow.lane_batches
+    (lane_id, version, token, number, ids, floor_id, candidate_id, candidate_xid)
+VALUES (%(lane_id)s, %(version)s, %(token)s, %(number)s, %(ids)s::int8multirange, %(floor_id)s,
+        %(candidate_id)s, %(candidate_xid)s);
+
+-- name: forget_lane_versions
+DELETE FROM dataflow.lane_batches WHERE lane_id = %(lane_id)s AND version < %(version)s;
+
+-- name: running_transactions
+-- All transactions before the first number have ended; all that will be given a number yet are not before the second.
+SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint
+FROM pg_current_snapshot() s;

@@ -1,0 +1,213 @@
+"""Lanes of outboxes.  Here is SQL that is composed, because an outbox has the columns of its sink.
+
+Ids of rows grow in the order of the commits of one range, and of commits that depend on each other; but a row may
+become visible after one with a higher id.  So what is delivered is known by the ids of each batch, not by the highest.
+To find the next rows without looking at all that were ever deleted, a lane has a floor: an id becomes the floor when
+every transaction has ended that may have been given a lower one.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from psycopg import Connection, sql
+
+from dataflow.sink import LANE
+from dataflow.table import Row, TableSpec
+from runners.millwheel.store.guards import unknown_job
+from runners.millwheel.store.postgres.job_reads import JobReads
+from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.tables import OUTBOX_ID, table_identifier
+from runners.relay.outbox import (
+    BATCH_BYTES_MAX,
+    BATCH_ROWS_MAX,
+    TAKEN,
+    LanePlace,
+    OutboxBatch,
+    Taken,
+    TakenLane,
+)
+
+
+@attrs.frozen
+class _LaneState:
+    """The newest row of a lane.
+
+    Attributes:
+        ids: of the rows in flight, in the text of Postgres.
+        last_id: the highest of them; None: none are in flight.
+    """
+
+    version: int = 0
+    token: int = 0
+    number: int = 0
+    ids: str = "{}"
+    last_id: int | None = None
+    floor_id: int = 0
+    candidate_id: int = 0
+    candidate_xid: int = 0
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a batch is not known to be delivered."""
+        return self.last_id is not None
+
+
+class LaneVerbs(JobReads):
+    """The verbs of the port that are about outboxes."""
+
+    def take_lane(self, place: LanePlace) -> TakenLane:
+        """Take a lane, with a higher token than anybody had before."""
+        return self._transact(lambda opened: _take(opened, place))
+
+    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+        """Note what is delivered, and take the batch after it.
+
+        Args:
+            lane: as it was taken.
+            delivered: the number of the last batch that the sink has.
+        """
+        return self._transact(lambda opened: _next_batch(opened, lane, delivered))
+
+    def count_waiting(self, place: LanePlace) -> int:
+        """How many rows of the lane are not known to be delivered."""
+
+        def work(opened: Connection[Any]) -> int:
+            found = opened.execute(_COUNT.format(**_names(place.outbox)), {"lane": place.number})
+            row = found.fetchone()
+            return 0 if row is None else int(row[0])
+
+        return self._transact(work, is_one_statement=True)
+
+
+def _take(connection: Connection[Any], place: LanePlace) -> TakenLane:
+    job = connection.execute(QUERIES["keep_job"], {"name": place.job}).fetchone()
+    if job is None:
+        raise unknown_job(place.job)
+    parameters = {"job_id": job[0], "sink": place.sink, "lane": place.number}
+    connection.execute(QUERIES["add_lane"], parameters)
+    number, writer = _row(connection, "lock_lane", parameters)
+    before = _state(connection, number)
+    after = attrs.evolve(before, version=before.version + 1, token=before.token + 1)
+    _write(connection, number, after)
+    return TakenLane(
+        place=place,
+        writer=str(writer),
+        token=after.token,
+        number=after.number,
+        is_in_flight=after.is_in_flight,
+    )
+
+
+def _next_batch(
+    connection: Connection[Any], lane: TakenLane, delivered: int
+) -> OutboxBatch | Taken | None:
+    place, names = lane.place, _names(lane.place.outbox)
+    if _is_idle(connection, lane, delivered, names):
+        return None
+    found = connection.execute(QUERIES["lock_writer"], {"writer": lane.writer}).fetchone()
+    state = None if found is None else _state(connection, found[0])
+    if state is None or state.token != lane.token:
+        return TAKEN
+    assert found is not None
+    parameters = {"lane": place.number, "ids": state.ids, "floor_id": state.floor_id}
+    if state.is_in_flight and delivered < state.number:
+        rows = _rows(connection, _IN_FLIGHT.format(**names), parameters)
+        return OutboxBatch(number=state.number, rows=[row[1:] for row in rows])
+    if state.is_in_flight:
+        connection.execute(_DELETE.format(**names), parameters)
+    # Before the rows are looked for: whatever has ended by now is seen by that.
+    xmin, xmax = _row(connection, "running_transactions", {})
+    limits = {"rows": BATCH_ROWS_MAX, "bytes": BATCH_BYTES_MAX}
+    rows = _rows(connection, _WAITING.format(**names), {**parameters, **limits})
+    if not rows and not state.is_in_flight:
+        return None
+    ids = [row[0] for row in rows]
+    floor_id = state.floor_id
+    if xmin >= state.candidate_xid and (not ids or ids[-1] >= state.candidate_id):
+        floor_id = max(floor_id, state.candidate_id)
+    after = attrs.evolve(
+        state,
+        version=state.version + 1,
+        number=state.number + bool(ids),
+        ids="{" + ",".join(f"[{each},{each}]" for each in ids) + "}",
+        floor_id=floor_id,
+    )
+    if state.last_id is not None and floor_id >= state.candidate_id:
+        after = attrs.evolve(after, candidate_id=state.last_id, candidate_xid=xmax)
+    _write(connection, found[0], after)
+    return OutboxBatch(number=after.number, rows=[row[1:] for row in rows]) if rows else None
+
+
+def _is_idle(
+    connection: Connection[Any], lane: TakenLane, delivered: int, names: dict[str, sql.Composable]
+) -> bool:
+    """Whether there is nothing to note and nothing to take; without a lock, as it is asked again and again."""
+    found = connection.execute(QUERIES["read_lane_of"], {"writer": lane.writer}).fetchone()
+    if found is None:
+        return False
+    state = _LaneState(*found)
+    if state.is_in_flight or state.token != lane.token or state.number != delivered:
+        return False
+    parameters = {"lane": lane.place.number, "floor_id": state.floor_id}
+    row = connection.execute(_IS_WAITING.format(**names), parameters).fetchone()
+    return row is not None and not row[0]
+
+
+def _state(connection: Connection[Any], number: int) -> _LaneState:
+    found = connection.execute(QUERIES["read_lane"], {"lane_id": number}).fetchone()
+    return _LaneState() if found is None else _LaneState(*found)
+
+
+def _write(connection: Connection[Any], number: int, state: _LaneState) -> None:
+    parameters = {**attrs.asdict(state), "lane_id": number}
+    connection.execute(QUERIES["write_lane"], parameters)
+    connection.execute(QUERIES["forget_lane_versions"], parameters)
+
+
+def _row(connection: Connection[Any], query: str, parameters: dict[str, Any]) -> tuple[Any, ...]:
+    found = connection.execute(QUERIES[query], parameters).fetchone()
+    assert found is not None
+    return tuple(found)
+
+
+def _rows(
+    connection: Connection[Any], query: sql.Composed, parameters: dict[str, Any]
+) -> Sequence[Row]:
+    return connection.cursor(binary=True).execute(query, parameters).fetchall()
+
+
+def _names(outbox: TableSpec) -> dict[str, sql.Composable]:
+    return {
+        "table": table_identifier(outbox),
+        "id": sql.Identifier(OUTBOX_ID),
+        "lane": sql.Identifier(LANE),
+        "columns": sql.SQL(", ").join(
+            sql.Identifier(name) for name in outbox.columns if name != LANE
+        ),
+    }
+
+
+_COUNT = sql.SQL("SELECT count(*) FROM {table} WHERE {lane} = %(lane)s")
+_IS_WAITING = sql.SQL(
+    "SELECT EXISTS (SELECT FROM {table} WHERE {lane} = %(lane)s AND {id} > %(floor_id)s)"
+)
+_IN_FLIGHT = sql.SQL(
+    "SELECT {id}, {columns} FROM {table} WHERE {lane} = %(lane)s "
+    "AND {id} BETWEEN lower(%(ids)s::int8multirange) AND upper(%(ids)s::int8multirange) "
+    "AND {id} <@ %(ids)s::int8multirange ORDER BY {id}"
+)
+_DELETE = sql.SQL(
+    "DELETE FROM {table} WHERE {lane} = %(lane)s "
+    "AND {id} BETWEEN lower(%(ids)s::int8multirange) AND upper(%(ids)s::int8multirange) "
+    "AND {id} <@ %(ids)s::int8multirange"
+)
+# As many rows as fit, and at least one.
+_WAITING = sql.SQL(
+    "SELECT {id}, {columns} FROM ("
+    "  SELECT *, sum(pg_column_size(w)) OVER (ORDER BY {id} ROWS UNBOUNDED PRECEDING) AS dataflow_bytes,"
+    "         row_number() OVER (ORDER BY {id}) AS dataflow_place"
+    "  FROM (SELECT * FROM {table} WHERE {lane} = %(lane)s AND {id} > %(floor_id)s"
+    "        ORDER BY {id} LIMIT %(rows)s) w"
+    ") b WHERE dataflow_bytes <= %(bytes)s OR dataflow_place = 1 ORDER BY {id}"
+)

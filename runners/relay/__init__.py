@@ -1,0 +1,1 @@
+"""Relays: what waits in outboxes goes to sinks, exactly once."""

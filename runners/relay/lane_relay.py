@@ -1,0 +1,107 @@
+"""LaneRelay: sends what waits in one lane of an outbox to its sink, exactly once.
+
+The order of its acts is the whole proof: take the lane, fence it in the sink, ask the sink for its number, and then
+send the batch above it; a batch is deleted only when the sink has said that it has it.  Where the outcome of a write is
+unknown it is not sent again: the lane is taken, fenced and asked anew.
+"""
+
+from collections.abc import Callable, Sequence
+
+from dataflow.errors import SinkError, SinkFencedError
+from dataflow.serialization import loads
+from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
+from runners.relay.outbox import LanePlace, OutboxBatch, OutboxStore, Taken, TakenLane, values_of
+
+OpenWriter = Callable[[Sink[object], Lane], SinkWriter]
+
+
+class LaneRelay:
+    """Relays one lane.  After any exception of `step` it begins anew with the next one.
+
+    Args:
+        outbox: that has the lane; of this thread.
+        sink: that takes its rows.
+        place: of the lane.
+        open_writer: opens a writer of the sink.
+    """
+
+    def __init__(
+        self, outbox: OutboxStore, sink: Sink[object], place: LanePlace, open_writer: OpenWriter
+    ) -> None:
+        self._outbox, self._sink, self.place = outbox, sink, place
+        self._open = open_writer
+        self._lane: TakenLane | None = None
+        self._writer: SinkWriter | None = None
+        self._delivered = 0
+
+    def step(self) -> int:
+        """Send the next batch.
+
+        Returns:
+            How many changes were sent; 0: none waits.
+
+        Raises:
+            SinkFencedError: another relay has the lane, or has it no more.
+            SinkRefusedError: the sink takes no such rows.
+            SinkError: the sink has other batches than were sent to it.
+            Exception: whatever else the sink or the store raises; trying again may help.
+        """
+        try:
+            return self._step()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the lane; a later `step` takes it again."""
+        self._lane = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _step(self) -> int:
+        if self._lane is None:
+            # So many jobs never write to a sink; nobody is asked before there is something to say.
+            if not self._outbox.count_waiting(self.place):
+                return 0
+            self._take()
+        assert self._lane is not None
+        assert self._writer is not None
+        batch = self._outbox.next_batch(self._lane, self._delivered)
+        if isinstance(batch, Taken):
+            raise SinkFencedError(f"another process relays {self.place}")
+        if batch is None:
+            return 0
+        self._writer.write(batch.number, self._changes(batch))
+        self._delivered = batch.number
+        return len(batch.rows)
+
+    def _take(self) -> None:
+        lane = self._outbox.take_lane(self.place)
+        writer = self._writer = self._open(
+            self._sink, Lane(writer=lane.writer, number=self.place.number, title=str(self.place))
+        )
+        number = writer.fence(lane.token)
+        possible = {lane.number, lane.number - 1} if lane.is_in_flight else {lane.number}
+        if number not in possible:
+            raise _other_number(lane, number)
+        self._lane, self._delivered = lane, number
+
+    def _changes(self, batch: OutboxBatch) -> Sequence[SinkChange]:
+        if self._sink.columns is not None:
+            signed = map(values_of, batch.rows)
+            return [SinkChange(values, sign) for sign, values in signed]
+        return [SinkChange(loads(value), sign) for sign, value in batch.rows]
+
+
+def _other_number(lane: TakenLane, number: int) -> SinkError:
+    is_ahead = number > lane.number
+    return SinkError(
+        f"{lane.place}: the sink has batch {number}, but batch {lane.number} "
+        f"{'is on its way' if lane.is_in_flight else 'was delivered last'}",
+        detail="the store is at an earlier moment than the sink"
+        if is_ahead
+        else "the sink has lost what it had confirmed",
+        hint=f"was a backup of the {'store' if is_ahead else 'sink'} restored? nothing is sent, so that nothing is "
+        "written twice or left out; bring both to one moment, or begin the job anew with an empty sink",
+    )

@@ -1,0 +1,99 @@
+"""The port of an outbox, as a relay sees it: lanes with a token, and batches with a number.
+
+**Invariant:** a batch is the same rows under the same number until it is delivered, whoever asks; so it can be sent by
+another relay, and the sink's number says whether it was.
+**Invariant:** numbers of a lane have no gap, and rows leave it in the order of the commits that a row depends on.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from dataflow.table import Row, TableSpec
+
+#: The most rows and bytes of a batch; a single larger row is a batch of its own.
+BATCH_ROWS_MAX, BATCH_BYTES_MAX = 10_000, 16 << 20
+
+
+@attrs.frozen(kw_only=True)
+class LanePlace:
+    """Which lane: the same for every relay, now and later.
+
+    Attributes:
+        job: the job's name.
+        sink: the label of the transform that writes to the sink.
+        outbox: the table of the sink's rows.
+        number: of the lane.
+    """
+
+    job: str
+    sink: str
+    outbox: TableSpec
+    number: int
+
+    def __str__(self) -> str:
+        return f"lane {self.number} of {self.sink} in job {self.job}"
+
+
+@attrs.frozen(kw_only=True)
+class TakenLane:
+    """A lane in the hands of a relay.
+
+    Attributes:
+        writer: what the sink knows the lane by (`dataflow.sink.Lane.writer`).
+        token: of the relay; the next one has a higher one.
+        number: of the batch in flight, or if there is none of the last one that was delivered.
+        is_in_flight: whether that batch is not known to be delivered.
+    """
+
+    place: LanePlace
+    writer: str
+    token: int
+    number: int
+    is_in_flight: bool
+
+
+@attrs.frozen(kw_only=True)
+class OutboxBatch:
+    """Rows of a lane, in order, without `dataflow.sink.LANE`: the sign, and the columns of the sink."""
+
+    number: int
+    rows: Sequence[Row]
+
+
+class Taken:
+    """The lane was taken by another relay."""
+
+
+TAKEN = Taken()
+
+
+class OutboxStore(Protocol):
+    """Lanes of a store."""
+
+    def take_lane(self, place: LanePlace) -> TakenLane:
+        """Take a lane: whoever has had it can take no batch from then on.  May be called again after a failure.
+
+        Raises:
+            StoreError: there is no such job.
+        """
+
+    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+        """Note what is delivered, and take the batch after it; None: there are no rows.
+
+        Idempotent: a batch that was taken and not delivered comes again, with the same rows.
+
+        Args:
+            lane: as it was taken.
+            delivered: the number of the last batch that the sink has; its rows are deleted.
+        """
+
+    def count_waiting(self, place: LanePlace) -> int:
+        """How many rows of the lane are not known to be delivered."""
+
+
+def values_of(row: Row) -> tuple[int, tuple[Any, ...]]:
+    """The sign of a row of a batch, and its columns."""
+    sign, *values = row
+    return sign, tuple(values)

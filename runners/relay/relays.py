@@ -1,0 +1,148 @@
+"""Relays: all lanes of a job's sinks, and what is done when one of them does not answer."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.errors import DataflowError, SinkError, SinkFencedError
+from dataflow.sink import Sink
+from dataflow.table import TableSpec
+from runners.core.ground.clock import Clock
+from runners.errors import LostCommitsError, StoreRestartedError
+from runners.relay.lane_relay import LaneRelay, OpenWriter
+from runners.relay.outbox import LanePlace, OutboxStore
+from windowing.errors import error_text
+
+_LOG = logging.getLogger(__name__)
+
+#: How long a lane is left alone after a failure: doubled with each one, up to the second value.
+_PAUSE_MIN_MS, _PAUSE_MAX_MS = 50, 5_000
+
+
+@attrs.define
+class _Relayed:
+    relay: LaneRelay
+    pause_ms: int = 0
+    not_before_ms: int = 0
+    failing_since_ms: int | None = None
+    last_error: Exception | None = None
+
+
+class Relays:
+    """Relays the lanes of all sinks of a job, in turn.  Of one thread.
+
+    Args:
+        outbox: the store.
+        job: its name.
+        sinks: with their outboxes, by label.
+        open_writer: opens writers of sinks.
+        clock: for pauses after failures.
+        on_failure: called with a lane and a reason each time that a sink fails and will be tried again.
+    """
+
+    def __init__(
+        self,
+        outbox: OutboxStore,
+        job: str,
+        sinks: Mapping[str, tuple[TableSpec, Sink[Any]]],
+        open_writer: OpenWriter,
+        clock: Clock,
+        on_failure: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
+        self._outbox, self._clock, self._on_failure = outbox, clock, on_failure
+        self._lanes = [
+            _Relayed(
+                LaneRelay(
+                    outbox,
+                    sink,
+                    LanePlace(job=job, sink=label, outbox=table, number=number),
+                    open_writer,
+                )
+            )
+            for label, (table, sink) in sinks.items()
+            for number in range(sink.lanes)
+        ]
+
+    def step(self) -> int:
+        """Send a batch of each lane that is not left alone for a while.
+
+        Returns:
+            How many changes were sent.
+
+        Raises:
+            SinkError: the sink refuses the rows, or does not have what it had: trying again would not help.
+        """
+        return sum(map(self._step, self._lanes))
+
+    def flush(self, patience_s: float, wait: Callable[[float], None]) -> None:
+        """Send everything that waits.
+
+        Args:
+            patience_s: how long one lane may fail again and again before its error is raised.
+            wait: sleeps for so many seconds.
+
+        Raises:
+            SinkError: see `step`; or a sink has failed for so long.
+        """
+        while True:
+            if self.step():
+                continue
+            if self.is_empty():
+                return
+            now_ms = self._clock.monotonic_ms()
+            for each in self._lanes:
+                since_ms = each.failing_since_ms
+                if since_ms is not None and now_ms - since_ms > patience_s * 1_000:
+                    raise _gave_up(each) from each.last_error
+            wait(_PAUSE_MIN_MS / 1_000)
+
+    def is_empty(self) -> bool:
+        """Whether nothing waits in any lane, as the store has it."""
+        return not any(self._outbox.count_waiting(each.relay.place) for each in self._lanes)
+
+    def close(self) -> None:
+        """Leave all lanes."""
+        for each in self._lanes:
+            each.relay.close()
+
+    def _step(self, lane: _Relayed) -> int:
+        if self._clock.monotonic_ms() < lane.not_before_ms:
+            return 0
+        try:
+            sent = lane.relay.step()
+        except SinkFencedError as error:
+            self._leave_alone(lane, error)
+            return 0
+        except SinkError as error:
+            raise error.located(str(lane.relay.place)) from error
+        except (StoreRestartedError, LostCommitsError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a sink may raise anything, and is tried again
+            self._leave_alone(lane, error)
+            return 0
+        if lane.failing_since_ms is not None:
+            _LOG.info("%s is relayed again", lane.relay.place)
+        lane.pause_ms = lane.not_before_ms = 0
+        lane.failing_since_ms = lane.last_error = None
+        return sent
+
+    def _leave_alone(self, lane: _Relayed, error: Exception) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if lane.failing_since_ms is None:
+            lane.failing_since_ms = now_ms
+        lane.pause_ms = min(max(_PAUSE_MIN_MS, 2 * lane.pause_ms), _PAUSE_MAX_MS)
+        lane.not_before_ms, lane.last_error = now_ms + lane.pause_ms, error
+        reason = f"{type(error).__name__}: {error_text(error)}"
+        self._on_failure(str(lane.relay.place), reason)
+        _LOG.warning("%s is tried again in %d ms: %s", lane.relay.place, lane.pause_ms, reason)
+
+
+def _gave_up(lane: _Relayed) -> DataflowError:
+    assert lane.last_error is not None
+    return SinkError(
+        f"{lane.relay.place} cannot be relayed",
+        detail=f"{type(lane.last_error).__name__}: {error_text(lane.last_error)}",
+        hint="what waits stays in the outbox; see to it that the sink can be reached, and run the job again",
+    )

@@ -1,0 +1,137 @@
+"""Checks of the outboxes of a store: lanes, and the batches that leave them."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from dataflow.sink import LANE, SIGN, VALUE
+from dataflow.table import TableSpec, TableWrite
+from runners.errors import StoreError
+from runners.millwheel.store.port import Fenced, Store
+from runners.relay.outbox import TAKEN, LanePlace, OutboxBatch, TakenLane
+from runners.testing.store_conformance.world import (
+    HIGH,
+    JOB,
+    LOW,
+    Owner,
+    StoreFactory,
+    expect,
+    expect_equal,
+    expect_error,
+    job_spec,
+)
+
+OUTBOX = TableSpec(
+    name="dataflow_outbox.conformance/sink",
+    columns={LANE: int, SIGN: int, VALUE: bytes},
+    is_outbox=True,
+)
+FIRST = LanePlace(job=JOB, sink="sink", outbox=OUTBOX, number=0)
+SECOND = attrs.evolve(FIRST, number=1)
+
+
+def check_rows_leave_a_lane_in_order(connect: StoreFactory) -> None:
+    """Each lane has its own rows, in the order of the commits; a batch stays until it is delivered, then it is gone."""
+    store, owner = _opened(connect)
+    _append(owner, (0, 1, b"a"), (1, 1, b"b"))
+    _append(owner, (0, -1, b"a"), (0, 1, b"c"))
+    relay = connect()
+    lane = relay.take_lane(FIRST)
+    expect_equal((lane.number, lane.is_in_flight), (0, False), "a new lane")
+    _expect_batch(relay, lane, 0, 1, [(1, b"a"), (-1, b"a"), (1, b"c")])
+    _append(owner, (0, 1, b"d"))
+    _expect_batch(relay, lane, 0, 1, [(1, b"a"), (-1, b"a"), (1, b"c")])
+    expect_equal(store.count_waiting(FIRST), 4, "what waits")
+    _expect_batch(relay, lane, 1, 2, [(1, b"d")])
+    expect_equal(store.count_waiting(FIRST), 1, "what waits behind a delivered batch")
+    expect_equal(relay.next_batch(lane, 2), None, "the batch of an empty lane")
+    expect_equal(relay.next_batch(lane, 2), None, "the batch of a lane that stays empty")
+    expect_equal(store.count_waiting(FIRST), 0, "what waits at last")
+    _expect_batch(relay, relay.take_lane(SECOND), 0, 1, [(1, b"b")])
+    _append(owner, (0, 1, b"e"))
+    _expect_batch(relay, lane, 2, 3, [(1, b"e")])
+
+
+def check_a_batch_is_the_same_for_the_next_relay(connect: StoreFactory) -> None:
+    """Who takes a lane gets the batch in flight as it was, and its former relay gets nothing more."""
+    _, owner = _opened(connect)
+    _append(owner, (0, 1, b"a"), (0, 1, b"b"))
+    former, relay = connect(), connect()
+    before = former.take_lane(FIRST)
+    _expect_batch(former, before, 0, 1, [(1, b"a"), (1, b"b")])
+    _append(owner, (0, 1, b"c"))
+    lane = relay.take_lane(FIRST)
+    expect(lane.token > before.token, "a lane that is taken has no higher token")
+    expect_equal((lane.number, lane.is_in_flight), (1, True), "the lane")
+    expect_equal(lane.writer, before.writer, "the name of the lane in the sink")
+    expect_equal(former.next_batch(before, 1), TAKEN, "the next batch of who has lost the lane")
+    _expect_batch(relay, lane, 0, 1, [(1, b"a"), (1, b"b")])
+    _expect_batch(relay, lane, 1, 2, [(1, b"c")])
+    expect_equal(relay.next_batch(lane, 2), None, "the last batch")
+    last = former.take_lane(FIRST)
+    expect_equal((last.number, last.is_in_flight), (2, False), "a lane without a batch in flight")
+    expect_equal(relay.next_batch(lane, 2), TAKEN, "the next batch of who has lost an idle lane")
+
+
+def check_an_outbox_has_what_is_committed(connect: StoreFactory) -> None:
+    """Rows of a production that is fenced never leave."""
+    store, owner = _opened(connect)
+    stale = owner.production(tables=[TableWrite(table=OUTBOX, inserts=[(0, 1, b"stale")])])
+    successor = Owner(store, LOW, name="successor")
+    _append(successor, (0, 1, b"a"))
+    expect_equal(store.commit(stale), Fenced(LOW), "the commit of a former owner")
+    relay = connect()
+    _expect_batch(relay, relay.take_lane(FIRST), 0, 1, [(1, b"a")])
+
+
+def check_a_lane_goes_with_its_job(connect: StoreFactory) -> None:
+    """A job that is begun anew has a lane with another name in the sink, and numbers from 1; no job, no lane."""
+    store, owner = _opened(connect)
+    _append(owner, (0, 1, b"a"))
+    before = store.take_lane(FIRST)
+    _expect_batch(store, before, 0, 1, [(1, b"a")])
+    store.reset_job(JOB)
+    expect_error(StoreError, lambda: store.take_lane(FIRST), "a lane of a job that is gone")
+    _, owner = _opened(connect)
+    _append(owner, (0, 1, b"b"))
+    expect_equal(store.next_batch(before, 1), TAKEN, "a batch of the lane of a job that is gone")
+    lane = store.take_lane(FIRST)
+    expect(lane.writer != before.writer, "a job begun anew has the lane of the former one")
+    expect_equal((lane.number, lane.is_in_flight), (0, False), "the lane of a job begun anew")
+    _expect_batch(store, lane, 0, 1, [(1, b"b")])
+
+
+def check_owners_write_to_one_outbox(connect: StoreFactory) -> None:
+    """Rows of several ranges leave once each, in the order of each range."""
+    store, low = _opened(connect)
+    high = Owner(connect(), HIGH)
+    for number in range(3):
+        _append(low, (0, 1, b"low%d" % number))
+        _append(high, (0, 1, b"high%d" % number))
+    lane, left, delivered = store.take_lane(FIRST), list[bytes](), 0
+    while isinstance(batch := store.next_batch(lane, delivered), OutboxBatch):
+        left += [value for _, value in batch.rows]
+        delivered = batch.number
+    for name in (b"low", b"high"):
+        of_range = [value for value in left if value.startswith(name)]
+        expect_equal(of_range, [name + b"%d" % each for each in range(3)], "the rows of a range")
+    expect_equal(len(left), 6, "how many rows have left")
+
+
+def _opened(connect: StoreFactory) -> tuple[Store, Owner]:
+    store, spec = connect(), job_spec()
+    store.open_job(attrs.evolve(spec, tables=[*spec.tables, OUTBOX]))
+    return store, Owner(store, LOW)
+
+
+def _append(owner: Owner, *rows: tuple[int, int, bytes]) -> None:
+    owner.commit(tables=[TableWrite(table=OUTBOX, inserts=list(rows))])
+
+
+def _expect_batch(
+    store: Store, lane: TakenLane, delivered: int, number: int, rows: Sequence[tuple[int, bytes]]
+) -> None:
+    batch = store.next_batch(lane, delivered)
+    expect(isinstance(batch, OutboxBatch), f"there is no batch {number}")
+    assert isinstance(batch, OutboxBatch)
+    expect_equal((batch.number, list(map(tuple, batch.rows))), (number, list(rows)), "a batch")

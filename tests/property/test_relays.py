@@ -1,0 +1,192 @@
+"""A relay sends what waits in a lane exactly once and in order, whatever fails, and whoever else relays the lane."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dataflow.errors import SinkError
+from dataflow.serialization import dumps
+from dataflow.sink import Lane, Sink, SinkChange, SinkWriter, outbox_of
+from dataflow.testing.model_sink import ModelSink, ModelWriter, Outcome
+from runners.core.tables.changelog import Rows
+from runners.relay.lane_relay import LaneRelay
+from runners.relay.memory_outbox import MemoryOutbox
+from runners.relay.outbox import LanePlace, OutboxBatch, TakenLane
+
+_RELAYS = 3
+
+
+class World:
+    """One lane, some relays that believe that it is theirs, and chance."""
+
+    def __init__(
+        self,
+        data: st.DataObject,
+        relay: type[LaneRelay] = LaneRelay,
+        writer: type[ModelWriter] = ModelWriter,
+        outbox: type[MemoryOutbox] = MemoryOutbox,
+    ) -> None:
+        self._data, self._relay, self._writer = data, relay, writer
+        self.sink = ModelSink(fate=self._fate, between=self._between)
+        self.rows: Rows = {}
+        self.outbox = outbox("run", lambda _: self.rows, batch_rows_max=2)
+        self.appended: list[SinkChange] = []
+        self._depth, self._is_calm = 0, False
+        self._place = LanePlace(
+            job="job", sink="sink", outbox=outbox_of("outbox", self.sink), number=0
+        )
+        self._relays = [self._new_relay() for _ in range(_RELAYS)]
+
+    def _new_relay(self) -> LaneRelay:
+        return self._relay(self.outbox, self.sink, self._place, self._open)
+
+    def _open(self, sink: Sink[Any], lane: Lane) -> SinkWriter:
+        assert isinstance(sink, ModelSink)
+        return self._writer(sink, lane)
+
+    def _fate(self, lane: Lane) -> Outcome:
+        return Outcome.DONE if self._is_calm else self._data.draw(st.sampled_from(Outcome))
+
+    def _between(self, _: str) -> None:
+        if not self._is_calm and self._depth < 2 and self._data.draw(st.booleans()):
+            self.act()
+
+    def act(self) -> None:
+        """Something happens, perhaps in the middle of something else."""
+        self._depth += 1
+        acts: Sequence[Callable[[], None]] = (
+            self._append,
+            self._step,
+            self._step,
+            self._crash,
+            self.sink.let_land,
+        )
+        self._data.draw(st.sampled_from(acts))()
+        self._depth -= 1
+
+    def _append(self) -> None:
+        change = SinkChange(len(self.appended), self._data.draw(st.sampled_from((1, -1))))
+        self.appended.append(change)
+        self.rows[next(reversed(self.rows), -1) + 1] = (0, change.sign, dumps(change.value))  # type: ignore[operator]
+
+    def _step(self) -> None:
+        relay = self._data.draw(st.sampled_from(self._relays))
+        with suppress(Exception):
+            relay.step()
+
+    def _crash(self) -> None:
+        self._relays[self._data.draw(st.integers(0, _RELAYS - 1))] = self._new_relay()
+
+    def settle(self) -> None:
+        """Nothing fails any more."""
+        self._is_calm = True
+        relay = self._new_relay()
+        while self.outbox.count_waiting(self._place):
+            relay.step()
+        self.sink.let_land()
+
+
+def run_world(data: st.DataObject, **parts: Any) -> None:
+    """Let things happen, and check that the sink has everything once."""
+    world = World(data, **parts)
+    for _ in range(data.draw(st.integers(1, 12))):
+        world.act()
+    world.settle()
+    assert world.sink.changes == world.appended
+    for lane in world.sink.state.values():
+        assert lane.numbers == list(range(1, len(lane.numbers) + 1))
+
+
+@given(st.data())
+def test_the_sink_has_every_change_once_and_in_order(data: st.DataObject) -> None:
+    run_world(data)
+
+
+class _DeletesBeforeTheAnswer(LaneRelay):
+    def _step(self) -> int:
+        sent = 0
+        if self._lane is None and self._outbox.count_waiting(self.place):
+            self._take()
+        if self._lane is not None and self._writer is not None:
+            batch = self._outbox.next_batch(self._lane, self._delivered)
+            if isinstance(batch, OutboxBatch):
+                self._delivered = batch.number
+                self._outbox.next_batch(self._lane, self._delivered)
+                self._writer.write(batch.number, self._changes(batch))
+                sent = len(batch.rows)
+        return sent
+
+
+class _SendsAgainWithoutAsking(LaneRelay):
+    def step(self) -> int:
+        return self._step()
+
+
+class _GoesOnAfterUnknown(LaneRelay):
+    def _step(self) -> int:
+        try:
+            return super()._step()
+        except Exception:
+            self._delivered += self._lane is not None
+            raise
+
+    def step(self) -> int:
+        return self._step()
+
+
+class _ReadsBeforeTheFence(ModelWriter):
+    def fence(self, token: int) -> int:
+        number = self.state.number
+        self.sink.between("between the number and the fence")
+        super().fence(token)
+        return number
+
+
+class _FencesNobody(ModelWriter):
+    def write(self, number: int, changes: Sequence[SinkChange]) -> None:
+        self.token = self.state.token
+        super().write(number, changes)
+
+
+class _ChoosesAnew(MemoryOutbox):
+    """A batch that was taken and not delivered has the rows that wait by then."""
+
+    def take_lane(self, place: LanePlace) -> TakenLane:
+        lane = super().take_lane(place)
+        state = self._lanes[place.job, place.sink, place.number]
+        if state.in_flight:
+            waiting = [key for key in self._rows(place.outbox.name) if isinstance(key, int)]
+            state.in_flight = waiting[: len(state.in_flight) + 1]
+        return lane
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"relay": _DeletesBeforeTheAnswer},
+        {"relay": _SendsAgainWithoutAsking},
+        {"relay": _GoesOnAfterUnknown},
+        {"writer": _ReadsBeforeTheFence},
+        {"writer": _FencesNobody},
+        {"outbox": _ChoosesAnew},
+    ],
+    ids=lambda broken: next(iter(broken.values())).__name__,
+)
+def test_a_rule_that_is_broken_is_noticed(broken: dict[str, Any]) -> None:
+    @settings(
+        max_examples=2_000,
+        phases=[Phase.generate],
+        derandomize=True,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def law(data: st.DataObject) -> None:
+        run_world(data, **broken)
+
+    with pytest.raises((AssertionError, SinkError)):
+        law()
