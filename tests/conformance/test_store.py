@@ -82,6 +82,15 @@ from tests.conformance.broken_adapters.reading import (
     ShowsCellsToFormerOwners,
     SkipsTheFirstHash,
 )
+from tests.conformance.broken_adapters.relaying import (
+    ChoosesRowsAnew,
+    LeavesDeliveredRows,
+    LetsSeveralRelay,
+    MixesLanes,
+    NumbersBatchesAnew,
+    RemembersLanesOfTheGone,
+    SendsTheLastFirst,
+)
 from tests.conformance.broken_adapters.remembering import (
     ForgetsRecordIds,
     ForgetsRecordIdsAtTheHorizon,
@@ -169,6 +178,13 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
+        (SendsTheLastFirst, "rows_leave_a_lane_in_order"),
+        (MixesLanes, "rows_leave_a_lane_in_order"),
+        (LeavesDeliveredRows, "rows_leave_a_lane_in_order"),
+        (NumbersBatchesAnew, "a_batch_is_the_same_for_the_next_relay"),
+        (LetsSeveralRelay, "a_batch_is_the_same_for_the_next_relay"),
+        (ChoosesRowsAnew, "a_batch_is_the_same_for_the_next_relay"),
+        (RemembersLanesOfTheGone, "a_lane_goes_with_its_job"),
         (KeepsWhatIsCompacted, "the_journal_goes_when_it_is_compacted"),
         (CompactsAllRanges, "the_journal_goes_when_it_is_compacted"),
         (CompactsTooMuch, "the_journal_goes_when_it_is_compacted"),

@@ -1,0 +1,112 @@
+"""Kill whatever writes to another Postgres, and that Postgres, with -9: the rows there are right, once, at the end."""
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from runners.embedded.postgres import embedded_postgres
+from runners.embedded.temporary import temporary_home
+from tests.processes import descendants, kill, workers_of
+from tests.sink_job import WINDOW_S
+from tests.streaming_jobs import write_events
+from tests.waiting import RUN_MAX_S, until
+
+ROOT = Path(__file__).parents[2]
+KILLS = ("driver", "foreign server", "worker", "foreign server", "everything")
+
+
+def expected(path: Path) -> dict[tuple[str, datetime], int]:
+    """The sums, by Python alone."""
+    found = Counter[tuple[str, datetime]]()
+    for line in path.read_text().splitlines()[1:]:
+        user, time, value = line.split(",")
+        start = int(float(time)) // WINDOW_S * WINDOW_S
+        found[user, datetime.fromtimestamp(start, UTC)] += int(value)
+    return dict(found)
+
+
+def command(path: Path, store: str, other: str) -> list[str]:
+    return [sys.executable, "-m", "tests.sink_job", str(path), store, other]
+
+
+@contextmanager
+def job(words: list[str], log: Path) -> Iterator[psutil.Process]:
+    """The job in a process group of its own; whatever is left of it at the end is killed."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            words, cwd=ROOT, stdout=output, stderr=output, start_new_session=True
+        )
+        family = psutil.Process(process.pid)
+        try:
+            yield family
+        finally:
+            kill([*descendants(family), family])
+            process.wait()
+
+
+def batches(other: str) -> int:
+    """How many batches the other server has."""
+    with suppress(psycopg.Error), psycopg.connect(other) as opened:
+        row = opened.execute("SELECT sum(number) FROM dataflow_progress").fetchone()
+        return int(row[0] or 0) if row else 0
+    return 0
+
+
+def kill_server(home: Path) -> None:
+    """End a server at once, and start it again."""
+    pid = int((home / "data" / "postmaster.pid").read_text().split("\n", 1)[0])
+    server = psutil.Process(pid)
+    kill([server, *descendants(server)])
+    embedded_postgres(home)
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_rows_elsewhere_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
+    """Whoever dies and is started again, the rows are those that Python computes, and nothing is left to send."""
+    seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 1 << 32)
+    print(f"KILL_SEED={seed}")
+    chance = random.Random(seed)
+    path, log = write_events(tmp_path / "events.csv"), tmp_path / "job.log"
+    with temporary_home() as home:
+        other = embedded_postgres(home)
+        plans = list(KILLS)
+        chance.shuffle(plans)
+        while plans:
+            with job(command(path, store_dsn, other), log) as family:
+                while plans:
+                    before = batches(other)
+                    until(lambda before=before: batches(other) > before, log.read_text)  # type: ignore[misc]
+                    what = plans.pop()
+                    if what == "foreign server":
+                        kill_server(home)
+                    elif what == "worker":
+                        kill([chance.choice(workers_of(family))])
+                    else:
+                        kill([*descendants(family), family] if what == "everything" else [family])
+                        break
+        last = subprocess.run(
+            command(path, store_dsn, other),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=RUN_MAX_S,
+            check=False,
+        )
+        assert last.returncode == 0, last.stdout + last.stderr
+        with psycopg.connect(other, options="-c TimeZone=UTC") as opened:
+            rows = opened.execute('SELECT "user", start, total FROM totals').fetchall()
+        assert {(user, start): total for user, start, total in rows} == expected(path)
+        assert len(rows) == len(expected(path))
