@@ -71,6 +71,8 @@ class MemoryOutbox:
         known = self._lanes.get(_key(lane.place))
         if known is None or (known.token, known.writer) != (lane.token, lane.writer):
             return TAKEN
+        if delivered > known.number:
+            return TAKEN
         rows = self._rows(lane.place.outbox.name)
         if delivered == known.number:
             for key in known.in_flight:

@@ -63,7 +63,7 @@ class OutboxBatch:
 
 
 class Taken:
-    """The lane was taken by another relay."""
+    """The lane was taken by another relay, or does not know a batch that was sent; it is to be taken again."""
 
 
 TAKEN = Taken()

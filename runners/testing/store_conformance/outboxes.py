@@ -68,6 +68,7 @@ def check_a_batch_is_the_same_for_the_next_relay(connect: StoreFactory) -> None:
     _expect_batch(relay, lane, 0, 1, [(1, b"a"), (1, b"b")])
     _expect_batch(relay, lane, 1, 2, [(1, b"c")])
     expect_equal(relay.next_batch(lane, 2), None, "the last batch")
+    expect_equal(relay.next_batch(lane, 3), TAKEN, "the batch after one that was never sent")
     last = former.take_lane(FIRST)
     expect_equal((last.number, last.is_in_flight), (2, False), "a lane without a batch in flight")
     expect_equal(relay.next_batch(lane, 2), TAKEN, "the next batch of who has lost an idle lane")

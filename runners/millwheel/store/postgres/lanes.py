@@ -107,7 +107,7 @@ def _next_batch(
         return None
     found = connection.execute(QUERIES["lock_writer"], {"writer": lane.writer}).fetchone()
     state = None if found is None else _state(connection, found[0])
-    if state is None or state.token != lane.token:
+    if state is None or state.token != lane.token or delivered > state.number:
         return TAKEN
     assert found is not None
     parameters = {"lane": place.number, "ids": state.ids, "floor_id": state.floor_id}

@@ -1,0 +1,122 @@
+"""Relays beside a simulated cluster: whatever dies, the sink has what the table of the same results has."""
+
+from collections import Counter
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.sink import Lane, Sink, SinkWriter
+from dataflow.testing.model_sink import ModelSink, ModelWriter, Outcome
+from runners.relay.lane_relay import LaneRelay
+from runners.relay.outbox import LanePlace
+from runners.testing.simulator import Fault
+from runners.testing.simulator.cluster import JOB, SimulatedCluster
+from runners.testing.simulator.fault import ALL_FAULTS
+from runners.testing.simulator.pipelines import COLUMNS, LATENESS, row
+from runners.testing.simulator.scripts import truthful
+from tests.effort import costly
+
+pytestmark = pytest.mark.slow
+
+#: A store that goes back leaves a sink ahead of it, which ends the job.
+FAULTS = [each for each in ALL_FAULTS if each not in (Fault.LOST_COMMITS, Fault.LOST_PART)]
+LANES, RELAYS = 2, 2
+
+
+class _ByKey(ModelSink):
+    def lane_key(self, element: Any) -> Any:
+        return element["key"]
+
+
+class _Relays:
+    """Some relays for each lane, of which each believes that it is the only one, and which die."""
+
+    def __init__(self, cluster: SimulatedCluster, sink: ModelSink, seed: int) -> None:
+        self._chance = Random(f"relays {seed}")
+        self._cluster, self._sink = cluster, sink
+        sink.fate, sink.between = self._outcome, self._between
+        ((label, (table, _)),) = cluster.plan.graph.sinks().items()
+        self._places = [
+            LanePlace(job=JOB, sink=label, outbox=table, number=number) for number in range(LANES)
+        ]
+        self._relays = [self._new(place) for place in self._places for _ in range(RELAYS)]
+        self._is_calm, self._depth = False, 0
+
+    def _new(self, place: LanePlace) -> LaneRelay:
+        return LaneRelay(self._cluster.store, self._sink, place, self._open)
+
+    def _open(self, sink: Sink[Any], lane: Lane) -> SinkWriter:
+        assert isinstance(sink, ModelSink)
+        return ModelWriter(sink, lane)
+
+    def _outcome(self, _: Lane) -> Outcome:
+        if self._is_calm or self._chance.random() < 0.7:
+            return Outcome.DONE
+        return self._chance.choice(list(Outcome))
+
+    def _between(self, _: str) -> None:
+        if not self._is_calm and self._depth < 2 and self._chance.random() < 0.2:
+            self.act()
+
+    def act(self) -> bool:
+        """Let some relay do something, or die."""
+        self._depth += 1
+        at = self._chance.randrange(len(self._relays))
+        if self._chance.random() < 0.1:
+            self._relays[at] = self._new(self._relays[at].place)
+        elif self._chance.random() < 0.1:
+            self._sink.let_land()
+        else:
+            with suppress(Exception):
+                self._relays[at].step()
+        self._depth -= 1
+        return False
+
+    def settle(self) -> None:
+        """Send what is left; nothing fails any more."""
+        self._is_calm = True
+        for place in self._places:
+            relay = self._new(place)
+            while self._cluster.store.count_waiting(place):
+                relay.step()
+        self._sink.let_land()
+
+
+@costly()
+@given(seed=st.integers(0, 10_000))
+def test_a_sink_has_the_rows_of_the_table(seed: int) -> None:
+    chance, sink = Random(seed), _ByKey(lanes=LANES)
+    p = df.Pipeline()
+    sessions = (
+        p
+        | "read" >> df.Read(truthful(chance))
+        | "windows"
+        >> df.WindowInto(
+            df.Sessions(30),
+            trigger=df.AfterWatermark(early=df.Repeatedly(df.AfterCount(2))),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            allowed_lateness=LATENESS,
+        )
+        | "group" >> df.GroupByKey()
+        | "row" >> df.Map(row)
+    )
+    sessions | "table" >> df.WriteToPostgres("table", columns=COLUMNS, key=["key", "start", "end"])
+    sessions | "sink" >> df.Write(sink)
+    cluster = SimulatedCluster(p.graph(), seed, faults=FAULTS)
+    relays = _Relays(cluster, sink, seed)
+    cluster.run_until(relays.act)
+    relays.settle()
+    (table,) = [each for each in cluster.plan.graph.tables() if not each.is_outbox]
+    net = Counter[tuple[Any, ...]]()
+    for lane in sink.state.values():
+        assert lane.numbers == list(range(1, len(lane.numbers) + 1))
+        for change in lane.changes:
+            values = tuple(change.value[name] for name in COLUMNS)
+            net[values] += change.sign
+            assert net[values] >= 0, "a row is retracted before it is emitted"
+    assert +net == Counter(cluster.store.read_table(table))
