@@ -46,6 +46,7 @@ class _Relays:
         ]
         self._relays = [self._new(place) for place in self._places for _ in range(RELAYS)]
         self._is_calm, self._depth = False, 0
+        self._stepping: list[LaneRelay] = []
 
     def _new(self, place: LanePlace) -> LaneRelay:
         return LaneRelay(self._cluster.store, self._sink, place, self._open)
@@ -72,10 +73,17 @@ class _Relays:
         elif self._chance.random() < 0.1:
             self._sink.let_land()
         else:
-            with suppress(Exception):
-                self._relays[at].step()
+            self._step(self._relays[at])
         self._depth -= 1
         return False
+
+    def _step(self, relay: LaneRelay) -> None:
+        # A relay is of one thread: in the middle of a step it begins no other.
+        if relay not in self._stepping:
+            self._stepping.append(relay)
+            with suppress(Exception):
+                relay.step()
+            self._stepping.remove(relay)
 
     def settle(self) -> None:
         """Send what is left; nothing fails any more."""
