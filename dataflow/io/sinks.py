@@ -42,8 +42,8 @@ class Write(PTransform[PCollection[Any], None]):
         self._sink = sink
 
     def default_label(self) -> str:
-        """``Write(sink)``."""
-        return f"Write({self._sink!r})"
+        """``Write(class of the sink)``; its text may have an address, which the next run would not have."""
+        return f"Write({type(self._sink).__name__})"
 
     def expand(self, pcoll: PCollection[Any]) -> None:
         """Add the primitive.

@@ -41,7 +41,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 #: Before a source that has nothing yet, as it waits for the clock, is asked again.
 _PAUSE_S = 0.01
 #: How long a sink may fail again and again.
-_SINK_PATIENCE_S = 30.0
+_SINK_PATIENCE_S = 2.0
 
 
 @attrs.define

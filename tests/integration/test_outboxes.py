@@ -73,7 +73,7 @@ def test_a_row_that_is_committed_late_leaves_late(
 def test_a_row_below_a_candidate_is_not_left_out(
     store: PostgresStore, other: psycopg.Connection
 ) -> None:
-    """A late row that comes when the candidate for the floor is settled is taken before it becomes the floor."""
+    """A late row that comes when the candidate could become the floor is taken before it becomes the floor."""
     owner, lane = Owner(store, LOW), store.take_lane(FIRST)
     other.execute(INSERT, [b"late"])
     owner.commit(tables=[TableWrite(table=OUTBOX, inserts=[(0, 1, b"a")])])
