@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import AsyncIterable, Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, get_args, get_origin
 
 import attrs
@@ -225,13 +226,21 @@ def types_of_expand(expand: Callable[..., Any], pcollection: type, given: Any) -
         pcollection: the class of collections.
         given: the type of the elements of its input; decides type variables.
     """
-    hints = resolved(getattr(expand, "__func__", expand))
+    function = getattr(expand, "__func__", expand)
+    # What a user's annotations name may change meanwhile, as in a notebook; what those of the SDK name does not.
+    is_own = getattr(function, "__module__", "").startswith("dataflow.")
+    hints = _resolved_once(function) if is_own else resolved(function)
     names = [name for name in hints if name not in {"self", "return"}]
     accepts = _of_elements(hints.get(names[0]), pcollection) if names else Any
     returns = _of_elements(hints.get("return"), pcollection)
     if accepts is Any and returns is Any:
         return UNKNOWN
     return FunctionTypes(accepts, substituted(returns, solved(accepts, given)))
+
+
+@cache
+def _resolved_once(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return resolved(function)
 
 
 def _of_elements(hint: Any, pcollection: type) -> Any:

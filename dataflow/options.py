@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, NoReturn, TypedDict, cast, get_type_hints
 
 from dataflow.errors import PipelineError, TimeError
@@ -142,7 +143,7 @@ def from_environment(names: Collection[str]) -> dict[str, Any]:
         PipelineError: the value of a variable cannot be read.
     """
     found = {}
-    for name, kind in get_type_hints(RunnerOptions).items():
+    for name, kind in _kinds().items():
         variable = f"{_PREFIX}{name.upper()}"
         text = os.environ.get(variable)
         if not text or name not in names or name in _READ_ELSEWHERE or kind not in _READERS:
@@ -155,6 +156,12 @@ def from_environment(names: Collection[str]) -> dict[str, Any]:
                 hint=f"set it to a value of the option {name}, or unset it",
             ) from None
     return found
+
+
+@cache
+def _kinds() -> Mapping[str, Any]:
+    """The types of all options of runners."""
+    return get_type_hints(RunnerOptions)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -444,8 +444,10 @@ class Pipeline:
 
     def _check_at_run_time(self, hint: Any, pcoll: PCollection[Any], *, is_taken: bool) -> None:
         hint = bounded(hint)
+        if plain(hint) is Any:
+            return
         checks = self._type_checks.setdefault(pcoll.node.id, [])
-        if plain(hint) is not Any and all(each.hint != hint for each in checks):
+        if all(each.hint != hint for each in checks):
             checks.append(TypeCheck(pcoll.node.id, hint, self.here(), is_taken))
 
     def _check_is_transform(self, transform: object) -> None:

@@ -4,9 +4,10 @@ The SDK finds runners by name through the entry-point group ``dataflow.runners``
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
@@ -139,6 +140,16 @@ def create_runner(name: str, **options: Any) -> Runner:
     Raises:
         PipelineError: there is no runner of that name, or it does not take one of the options.
     """
+    runner_class = _runner_class(name)
+    open_ones = inspect.signature(runner_class).parameters.keys() - options
+    options = {**from_environment(open_ones), **options}
+    _check_options(name, runner_class, options)
+    return runner_class(**options)
+
+
+# To ask for entry points reads a file of every installed package, which takes as long as building a small pipeline.
+@cache
+def _runner_class(name: str) -> Callable[..., Runner]:
     known = {entry.name: entry for entry in entry_points(group=_GROUP)}
     if name not in known:
         meant = get_close_matches(name.lower().removesuffix("runner"), known, n=1)
@@ -151,15 +162,13 @@ def create_runner(name: str, **options: Any) -> Runner:
             if known
             else "this package is not installed (pip install .)",
         )
-    runner_class = known[name].load()
-    open_ones = inspect.signature(runner_class).parameters.keys() - options
-    options = {**from_environment(open_ones), **options}
-    _check_options(name, runner_class, options)
-    runner: Runner = runner_class(**options)
-    return runner
+    runner_class: Callable[..., Runner] = known[name].load()
+    return runner_class
 
 
-def _check_options(name: str, runner_class: type, options: Mapping[str, Any]) -> None:
+def _check_options(
+    name: str, runner_class: Callable[..., Runner], options: Mapping[str, Any]
+) -> None:
     parameters = inspect.signature(runner_class).parameters
     all_of_them = f"options of this runner: {', '.join(parameters)}"
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):

@@ -29,7 +29,7 @@ from dataflow.type_hints import (
     substituted,
     union_of,
 )
-from dataflow.user_state import is_of_expiration, timer_of
+from dataflow.user_state import is_of_expiration, members_of_class, timer_of
 
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -188,8 +188,8 @@ def do_fn_types(fn: DoFn, given: Any) -> FunctionTypes:
 
 def _emits_elsewhere(fn: DoFn) -> bool:
     """Whether more than ``process`` may emit: the end of a bundle, a timer, the end of a window."""
-    methods = [inspect.getattr_static(type(fn), name) for name in dir(type(fn))]
-    is_called = any(timer_of(each) is not None or is_of_expiration(each) for each in methods)
+    members = members_of_class(type(fn)).values()
+    is_called = any(timer_of(each) is not None or is_of_expiration(each) for each in members)
     return is_called or type(fn).finish_bundle is not DoFn.finish_bundle
 
 

@@ -53,6 +53,7 @@ from dataflow.user_state import (
     WatermarkHoldStateSpec,
     is_of_expiration,
     is_of_merge,
+    members_of_class,
     timer_of,
 )
 from windowing.location import user_stacklevel
@@ -272,9 +273,8 @@ def _requests(call: Callable[..., Any]) -> dict[str, Request]:
 
 
 def _callbacks(fn: DoFn, what: str) -> Iterable[tuple[AnyTimerSpec, UserMethod]]:
-    for name in dir(type(fn)):
-        # Of the class: a property of the instance should not run because somebody looks for methods.
-        spec = timer_of(inspect.getattr_static(type(fn), name))
+    for name, member in members_of_class(type(fn)).items():
+        spec = timer_of(member)
         if spec is None:
             continue
         requests = _requests_without_element(fn, name, "timer", what)
@@ -342,7 +342,7 @@ def _merge(fn: DoFn, what: str) -> UserMethod | None:
 def _only_marked(
     fn: DoFn, what: str, is_marked: Callable[[object], bool], occasion: str, kind: str
 ) -> str | None:
-    names = [name for name in dir(type(fn)) if is_marked(inspect.getattr_static(type(fn), name))]
+    names = [name for name, member in members_of_class(type(fn)).items() if is_marked(member)]
     if len(names) > 1:
         raise PipelineError(
             f"{what} has {len(names)} methods for the {occasion}",

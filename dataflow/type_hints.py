@@ -53,6 +53,10 @@ def plain(hint: Any) -> Any:
     Args:
         hint: `Annotated`, `NewType` and aliases are what stands inside them, a type variable is its bound.
     """
+    if (
+        hint is Any or type(hint) is type
+    ):  # most are; the others are looked at in one way after the other
+        return Any if hint is object else hint
     if hint is None:
         return types.NoneType
     if isinstance(hint, TypeVar):
@@ -254,6 +258,8 @@ def bounded(hint: Any) -> Any:
     Args:
         hint: a hint.
     """
+    if isinstance(hint, type):
+        return hint
     variables = (hint,) if isinstance(hint, TypeVar) else getattr(hint, "__parameters__", ())
     return substituted(hint, {each: plain(each) for each in variables if isinstance(each, TypeVar)})
 

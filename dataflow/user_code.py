@@ -12,7 +12,7 @@ from typing import Any
 
 from dataflow.do_fn import CallableDoFn, DoFn, Shape, has_process_batch, is_async
 from dataflow.errors import PipelineError
-from dataflow.user_state import timer_of
+from dataflow.user_state import members_of_class, timer_of
 from windowing.location import user_location
 
 #: Hooks whose results are not used.
@@ -44,7 +44,8 @@ def check_user_code(fn: DoFn | CallableDoFn, what: str, *, may_be_async: bool = 
             detail=f"{type(fn).__name__} defines {_own_methods(fn) or 'no method'}",
             hint="define process(self, element), which yields outputs or returns a list of them",
         )
-    callbacks = [name for name in dir(type(fn)) if timer_of(inspect.getattr_static(type(fn), name))]
+    members = members_of_class(type(fn))
+    callbacks = [name for name, member in members.items() if timer_of(member)]
     check_runs(fn.process, f"{type(fn).__name__}.process", what, may_be_async=may_be_async)
     for name in ("finish_bundle", *callbacks):
         check_runs(getattr(fn, name), f"{type(fn).__name__}.{name}", what)

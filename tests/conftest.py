@@ -24,6 +24,10 @@ settings.load_profile(
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Four thousand tests are a million objects that stay: the collector need not look at them again and again."""
+    """Seven thousand tests are a million objects that stay: the collector need not look at them again and again.
+
+    And what tests make is mostly freed without it: looking seldom saves a twentieth of their time.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)

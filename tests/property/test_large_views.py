@@ -516,6 +516,7 @@ def scripted() -> list[list[tuple[Any, ...]]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_broken_views_are_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     def check_all() -> None:

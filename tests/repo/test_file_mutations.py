@@ -70,6 +70,7 @@ def check(path: Path, text: str, pieces: int, most: int) -> None:
     check_any_text(path, text, pieces, most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutate",
     [

@@ -90,6 +90,7 @@ def test_tags_whose_types_are_forgotten_are_found(monkeypatch: Patch) -> None:
         check_tags()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutation",
     [

@@ -120,7 +120,7 @@ def check(
     assert found == (0, 0, 0), f"seed={seed}: cells, timers and checkpoints are left"
 
 
-@settings(max_examples=by_profile(dev=5, ci=25, nightly=2_500))
+@settings(max_examples=by_profile(dev=3, ci=25, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_rows_equal_the_direct_runners_and_no_page_stays(
@@ -206,7 +206,7 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
         need(cache, page_ids, **how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=3, ci=10, nightly=1_000)):
+    for seed in range(by_profile(dev=2, ci=10, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_views)
     simulate("sides", seeds=by_profile(dev=1, ci=10, nightly=2_000))
 
@@ -259,7 +259,7 @@ def test_what_is_looked_up_is_what_the_direct_runner_finds(
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     monkeypatch.setattr(side_inputs_machine, "view_in_pages", making)
-    for seed in range(by_profile(dev=3, ci=6, nightly=1_000)):
+    for seed in range(by_profile(dev=2, ci=6, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_lookups)
 
     assert read == {side_inputs_machine.VIEWS}
@@ -332,6 +332,7 @@ MUTATIONS: list[Callable[[Patch], None]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_broken_pages_are_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)

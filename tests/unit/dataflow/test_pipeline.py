@@ -176,7 +176,7 @@ def test_unknown_runner() -> None:
 
 
 class _Entry:
-    name = "direct"
+    name = "installed"
 
     def load(self) -> type[DirectRunner]:
         return DirectRunner
@@ -186,9 +186,9 @@ def test_runners_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> No
     """And a wrong option is an error that names them."""
     monkeypatch.setattr("dataflow.runner.entry_points", lambda group: [_Entry()])
 
-    assert isinstance(create_runner("direct", bundle_records=5), DirectRunner)
-    with pytest.raises(df.PipelineError, match="'direct' does not have the option speed"):
-        df.Pipeline("direct", speed=5)  # type: ignore[call-arg] # is also refused at run time
+    assert isinstance(create_runner("installed", bundle_records=5), DirectRunner)
+    with pytest.raises(df.PipelineError, match="'installed' does not have the option speed"):
+        create_runner("installed", speed=5)
 
 
 def test_options_beside_a_runner_object_are_refused() -> None:

@@ -151,13 +151,8 @@ def test_yes_and_no_in_the_environment(
         def __init__(self, *, fresh: bool = False) -> None:
             seen["fresh"] = fresh
 
-    class Entry:
-        name = "engine"
-
-        def load(self) -> type:
-            return Engine
-
-    monkeypatch.setattr(import_module("dataflow.runner"), "entry_points", lambda group: [Entry()])
+    runners = import_module("dataflow.runner")
+    monkeypatch.setattr(runners, "_runner_class", lambda name: Engine)
     create_runner("engine")
     assert seen == {"fresh": value}
 
