@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import json
+import os
 import re
 import subprocess
 import sys
@@ -42,7 +44,7 @@ def programs() -> Iterator[Any]:
             if language == "python":
                 after, text = blocks[number] if number < len(blocks) else ("", "")
                 shown = text if after == "text" else ""
-                # A process each: those of all pages together take half a minute.
+                # Those of all pages together take a quarter of a minute.
                 marks = () if page.parent == ROOT else pytest.mark.slow
                 where = f"{page.relative_to(ROOT)}, block {number}"
                 yield pytest.param(program, shown, id=where, marks=marks)
@@ -56,19 +58,54 @@ def links(page: Path) -> Iterator[str]:
             yield target.partition("#")[0]
 
 
-@pytest.mark.parametrize(("program", "shown"), list(programs()))
-def test_programs_print_exactly_what_is_shown(program: str, shown: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", "import sys; exec(compile(sys.stdin.read(), 'job.py', 'exec'))"],
-        input=program,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+#: Runs the programs of its input, each in a process that is forked when everything is imported: to import it takes
+#: longer than most of them.
+FORKING = """
+import json, os, sys
+import dataflow.runner
+dataflow.runner._runner_class("direct")
+for line in sys.stdin:
+    program, *outputs = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+for number, path in enumerate([os.devnull, *outputs]):
+    os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+exec(compile(program, "job.py", "exec"))
+"""
 
-    assert ran.stderr == ""
-    assert ran.stdout == shown
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        # Threads of numpy would be a reason to warn of the fork.
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    ) as process:
+        yield process
+
+
+@pytest.mark.parametrize(("program", "shown"), list(programs()))
+def test_programs_print_exactly_what_is_shown(
+    program: str, shown: str, forking: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert forking.stdin is not None
+    assert forking.stdout is not None
+    out, err = tmp_path / "out", tmp_path / "err"
+
+    print(json.dumps([program, str(out), str(err)]), file=forking.stdin, flush=True)
+    exit_code = int(forking.stdout.readline())
+
+    assert err.read_text("utf-8") == ""
+    assert out.read_text("utf-8") == shown
+    assert exit_code == 0
 
 
 def test_program_is_the_example_but_for_its_types() -> None:
