@@ -149,6 +149,7 @@ def test_word_count_has_metrics() -> None:
     assert (lengths.count, lengths.max) == (27, 10)
 
 
+@pytest.mark.slow
 def test_an_example_runs_from_the_command_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "examples.beam.user_score", "--runner", "direct", "--job", "scores"],

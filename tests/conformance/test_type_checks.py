@@ -83,6 +83,7 @@ def test_elements_with_side_inputs_are_checked_without_them() -> None:
         p.run()
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_in_a_run_that_does_not_check() -> None:
     pipeline = df.Pipeline()
     pipeline | df.Create(["a"]) | df.Map(with_length)

@@ -74,6 +74,7 @@ def _interrupted(directory: Path, runner: str, environment: dict[str, str]) -> s
     return errors
 
 
+@pytest.mark.slow
 def test_of_a_run_in_memory_nothing_stays(tmp_path: Path) -> None:
     assert (
         _interrupted(tmp_path, "direct", {})

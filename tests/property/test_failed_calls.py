@@ -3,10 +3,11 @@
 from typing import Any
 
 import attrs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
+from tests.effort import by_profile
 from tests.property.test_stateful_do_fns import CELLS, LATENESS_US, SIZE_US, into, stored
 from tests.stateful_programs import Engine, Interpreted, Interpreter, Operation, Program, programs
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -89,6 +90,7 @@ EVENTS = st.lists(
 )
 
 
+@settings(max_examples=by_profile(dev=4, ci=60, nightly=10_000))
 @given(EVENTS)
 def test_a_call_that_fails_leaves_nothing_behind(events: list[tuple[str, Any]]) -> None:
     """Neither state nor timers nor outputs, whether the next try succeeds or it becomes a dead letter."""
@@ -104,6 +106,7 @@ def check_failed_calls(events: list[tuple[str, Any]]) -> None:
     assert {TRIES} >= {letter.tries for letter in engine.dead}
 
 
+@settings(max_examples=by_profile(dev=4, ci=60, nightly=10_000))
 @given(EVENTS)
 def test_a_handled_call_that_fails_is_an_output_and_leaves_nothing_else_behind(
     events: list[tuple[str, Any]],

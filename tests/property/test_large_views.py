@@ -292,7 +292,7 @@ def filled(form: str, ask: Callable[..., Any], bytes_max: int, **how: Any) -> En
     return engine
 
 
-@pytest.mark.parametrize("form", ["dict", "multi-map"])
+@pytest.mark.parametrize("form", ["dict", pytest.param("multi-map", marks=pytest.mark.slow)])
 def test_a_key_that_is_looked_up_costs_a_page(form: str) -> None:
     """And as many keys as there are need no more memory than the cache has."""
     ask = {"dict": lambda x, view: view[x], "multi-map": lambda x, view: view[x][0]}[form]
@@ -320,7 +320,9 @@ def test_pages_that_are_used_again_take_the_place_of_others() -> None:
     assert engine.reads <= 5 * SHARDS
 
 
-@pytest.mark.parametrize("form", ["dict", "multi-map", "iterable"])
+@pytest.mark.parametrize(
+    "form", ["dict", pytest.param("multi-map", marks=pytest.mark.slow), "iterable"]
+)
 def test_all_of_a_view_is_iterated_page_by_page(form: str) -> None:
     bytes_max = 10 * PAGE_BYTES
     engine = filled(form, lambda _, view: sum(1 for _ in view), bytes_max)
@@ -375,7 +377,7 @@ def test_a_view_that_is_emitted_is_what_the_small_one_would_be(form: str) -> Non
     assert len(made) == 100
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_async", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_page_that_cannot_be_read_is_no_failure_of_the_element(*, is_async: bool) -> None:
     """User code that catches all exceptions does not see it, and nothing is a dead letter."""
 
@@ -409,6 +411,7 @@ class Forked:
         pass
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_read_on_trial_is_not_the_end_of_its_process() -> None:
     engine, trial = filled("dict", lambda key, view: view[key], 10 * PAGE_BYTES), Forked()
     engine.stage.try_first(trial)

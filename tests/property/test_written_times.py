@@ -394,6 +394,7 @@ def test_ages_as_people_write_them(seconds: int, expected: str) -> None:
     assert seconds == 0 or f"in {expected}" == times.ago(now_us, then_us)
 
 
+@pytest.mark.slow
 def test_pendulum_is_not_imported_for_numbers() -> None:
     """It would take a tenth of the time that importing the SDK takes."""
     script = (

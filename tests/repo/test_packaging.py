@@ -123,6 +123,7 @@ def test_a_module_that_hides_ours_is_named(name: str, tmp_path: Path) -> None:
     assert "give yours another name" in hint
 
 
+@pytest.mark.slow
 def test_a_directory_that_hides_nothing_is_no_error(tmp_path: Path) -> None:
     """Python takes a package before a directory that is none."""
     (tmp_path / "runners").mkdir()

@@ -40,6 +40,7 @@ def test_whatever_the_store_loses_every_record_counts_once(pipeline: str) -> Non
     assert summary.faults[Fault.LOST_COMMITS] > SEEDS // 2
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_reported_in_numbers() -> None:
     """Only where the store comes back with less than workers had reported: an earlier owner, or fewer commits."""
     reported = 0

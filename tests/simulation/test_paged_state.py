@@ -240,7 +240,7 @@ def looked_up(value: int, sums: Any, pairs: Any, every: Any) -> tuple[int, int]:
     return value % 5, hash((*found, *sorted(pairs[key]))) % 1_000_003
 
 
-@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_what_is_looked_up_is_what_the_direct_runner_finds(
     crash_rate: float, monkeypatch: Patch
 ) -> None:

@@ -129,6 +129,7 @@ def totals(p: df.Pipeline) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_assertions_of_a_pipeline_are_checked_on_each_seed() -> None:
     def right(p: df.Pipeline) -> None:
         assert_that(totals(p), in_final_fold(contains_in_any_order([("red", 45)])))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def test_nulls_are_not_taken_for_numbers() -> None:
     assert np.isnan(found[1])
 
 
+@pytest.mark.slow
 def test_typed_rows_do_without_pandas(tmp_path: Any) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True

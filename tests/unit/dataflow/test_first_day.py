@@ -427,7 +427,14 @@ p | df.Create([1]) | df.Map(print)
 """
 
 
-@pytest.mark.parametrize(("more", "is_warned"), [("", True), ("1 / 0", False), ("p.run()", False)])
+@pytest.mark.parametrize(
+    ("more", "is_warned"),
+    [
+        ("", True),
+        pytest.param("1 / 0", False, marks=pytest.mark.slow),
+        pytest.param("p.run()", False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_script_that_forgets_to_run_warns_when_it_ends(
     more: str, tmp_path: Path, *, is_warned: bool
 ) -> None:

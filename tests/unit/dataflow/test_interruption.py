@@ -39,6 +39,7 @@ def test_it_is_one_line_and_the_program_ends_as_ever() -> None:
     assert done.stdout == "stopped as ever\n"
 
 
+@pytest.mark.slow
 def test_other_errors_are_shown_as_before() -> None:
     """Also when an interruption was caught before."""
     done = run("failed")

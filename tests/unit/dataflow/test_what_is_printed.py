@@ -68,8 +68,16 @@ with df.Pipeline() as p:
     ("script", "shown"),
     [
         (FAILS_IN_A_FUNCTION, ["in parse", "return scored(line)", "in level", "'parse' (", "JSON"]),
-        (FAILS_AT_LENGTH, ["in validate", "raise ValueError", "'validate' (", "46 more lines"]),
-        (IS_BUILT_WRONGLY, ["in expand", "return pcoll |", "'both/Map(<lambda>)' ("]),
+        pytest.param(
+            FAILS_AT_LENGTH,
+            ["in validate", "raise ValueError", "'validate' (", "46 more lines"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            IS_BUILT_WRONGLY,
+            ["in expand", "return pcoll |", "'both/Map(<lambda>)' ("],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["function", "long text", "built"],
 )
