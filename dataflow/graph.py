@@ -182,7 +182,7 @@ class PCollectionNode:
     """One collection of the graph.
 
     Attributes:
-        retracted_by: the user-facing name of the grouping that may retract elements after they were emitted.
+        retracted_by: the user-facing name of the grouping or read that may retract elements after they were emitted.
         is_bounded: whether all its sources end by themselves.
         has_arrival_order: whether one of its sources has such an order (`Source.has_arrival_order`).
     """

@@ -30,6 +30,7 @@ from dataflow.exception_handling import FAILURES, ExceptionHandling
 from dataflow.graph import (
     MAIN,
     AssignWindows,
+    KeyedOperation,
     Operation,
     ParDo,
     PCollectionNode,
@@ -44,6 +45,7 @@ from dataflow.options import RunnerOptions, runner_of_environment
 from dataflow.ptransform import DeclaredTypes, called
 from dataflow.runner import PipelineResult, Runner, create_runner
 from dataflow.type_hints import bounded, is_complete, plain, text_of
+from dataflow.upstream import nearest
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.errors import DataflowError
 from windowing.location import user_location
@@ -488,12 +490,14 @@ class Pipeline:
 
         Raises:
             PipelineError: an input is of another pipeline, or its elements are of a type that the operation does not
-                take.
+                take, or code that is not deterministic has the elements of a source that retracts them.
         """
         handled = self._handled
         if handled is not None and isinstance(operation, Read | ParDo | StatefulParDo):
             operation = attrs.evolve(operation, handling=handled.handling)
             tags = (*tags, FAILURES)
+        if isinstance(operation, ParDo) and operation.is_remembered:
+            self._check_that_outputs_are_kept(inputs[0])
         if isinstance(operation, Read):
             is_bounded = operation.source.is_bounded
             has_arrival_order = operation.source.has_arrival_order
@@ -528,6 +532,23 @@ class Pipeline:
             counted = list(outputs.values()) if isinstance(operation, Read) else inputs
             handled.operations.append(HandledOperation(self.here(), operation, counted, failures))
         return outputs
+
+    def _check_that_outputs_are_kept(self, pcoll: PCollection[Any]) -> None:
+        """Refuse code that may return something else for a retraction, where nobody keeps what it has returned.
+
+        A grouping keeps that beside its panes; a source keeps nothing of its records.
+        """
+        if not pcoll.node.retracted_by:
+            return
+        for origin in nearest(self.graph(), pcoll.node.id, Read | KeyedOperation):
+            if isinstance(origin.operation, Read) and origin.operation.source.emits_retractions:
+                raise PipelineError(
+                    f"{self.here()} is non-deterministic, and {origin} may retract its elements",
+                    detail="what it has returned for an element is kept beside the pane of a grouping, to be "
+                    "retracted with it; a source keeps nothing of its records",
+                    hint="put a grouping before it, e.g. df.Distinct(), in windows that last as long as records may "
+                    "be retracted; or put df.ToChangelog() before it",
+                )
 
     def _types_through(
         self, operation: Operation, inputs: Sequence[PCollection[Any]]

@@ -47,6 +47,7 @@ class SetAside:
         element: the record, if it could be read.
         timestamp_us: its event time, if it has one.
         is_always_kept: it is a dead letter whether or not the runner keeps them otherwise, as it would harm others.
+        sign: -1 if it retracts a record (`dataflow.source.SourceBatch.signs`), which was set aside as well.
     """
 
     error: InputError
@@ -55,3 +56,4 @@ class SetAside:
     element: Any = None
     timestamp_us: int | None = None
     is_always_kept: bool = False
+    sign: int = +1

@@ -4,6 +4,9 @@ A source is divided into splits; a split is read from a position, and each batch
 watermark that event time has come to, and whether there is more.  The watermark is the source's business because it
 must be known before user code can filter records away.
 
+A source of changes (rows that are inserted, replaced and deleted) retracts records: a record with a sign of -1
+retracts an equal one (`Source.emits_retractions`).
+
 MillWheel, section 4.6 (injectors).
 """
 
@@ -49,6 +52,8 @@ class SourceBatch:
         set_aside: records among them that are not handed over because they are malformed, and where each is.  Where the
             runner keeps dead letters they become such, in the same commit as the others; else the first of them ends
             the run.
+        signs: of each record +1, or -1 where it retracts one that the split has handed over before: an equal value, at
+            the same event time.  None: all are +1.  Only for sources that say so (`Source.emits_retractions`).
     """
 
     values: Sequence[Any]
@@ -59,6 +64,7 @@ class SourceBatch:
     processing_time_us: int | None = None
     signals: tuple[str, ...] = ()
     set_aside: Sequence[SetAside] = ()
+    signs: Sequence[int] | None = None
 
     @property
     def records(self) -> int:
@@ -135,6 +141,17 @@ class Source(ABC, Generic[OutT_co]):
     def has_event_times(self) -> bool:
         """Whether it knows when its records happened; otherwise all are at the beginning of time."""
         return True
+
+    @property
+    def emits_retractions(self) -> bool:
+        """Whether its readers retract records (`SourceBatch.signs`), as a source of changes does.
+
+        Override it with True in such a source: what follows is then built for input that may be retracted, and a
+        reader of another source that retracts something ends the run.  A retraction is of the same split as its record,
+        and comes after it.  It has the event time of its record, and lands in the same window; so it is late where the
+        watermark has passed that time, unless the source holds it back, or the window is all of time.
+        """
+        return False
 
     @property
     def keeps_set_aside(self) -> bool:

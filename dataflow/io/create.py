@@ -19,6 +19,7 @@ from dataflow.record_ids import RecordIds
 from dataflow.serialization import dumps_code
 from dataflow.source import Source
 from dataflow.type_vars import K, T, V
+from triggers.accumulation import AccumulationMode
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.timestamps import DurationLike
 
@@ -40,7 +41,9 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
             each record themselves.
 
     Raises:
-        PipelineError: ``source`` is no source, or one of the others is something else.
+        PipelineError: ``source`` is no source, one of the others is something else, or the source retracts records
+            (`Source.emits_retractions`) and is given ``record_ids`` or ``event_time``: a retraction has the id of its
+            record, and arrives later.
     """
 
     def __init__(
@@ -63,6 +66,8 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
         self._max_ahead_us = None if ahead is None else ahead.limit_us
         self._name = type(source).__name__
         self._source = source
+        if source.emits_retractions:
+            _check_retractions(self._name, event_time=event_time, record_ids=record_ids)
         if event_time is not None:
             if not isinstance(event_time, ArrivalTime):
                 raise PipelineError(
@@ -93,7 +98,29 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
         ahead_us = None if self._source.has_trusted_watermark else self._max_ahead_us
         operation = ReadOperation(self._source, self._record_ids, ahead_us)
         dumps_code(operation, pcoll.here())
-        return pcoll.add_operation(operation, [], WindowingStrategy())[MAIN]
+        if not self._source.emits_retractions:
+            return pcoll.add_operation(operation, [], WindowingStrategy())[MAIN]
+        strategy = WindowingStrategy(accumulation_mode=AccumulationMode.ACCUMULATING_AND_RETRACTING)
+        return pcoll.add_operation(operation, [], strategy, retracted_by=pcoll.here())[MAIN]
+
+
+def _check_retractions(
+    name: str, *, event_time: ArrivalTime | None, record_ids: RecordIds | None
+) -> None:
+    """Refuse what a source that retracts records cannot be read with."""
+    if record_ids is not None:
+        raise PipelineError(
+            f"Read cannot deduplicate the records of {name}, which retracts records",
+            detail="a retraction has the id of its record, and would be dropped as a copy of it",
+            hint="leave record_ids out: a position of the source is read once in any case",
+        )
+    if event_time is not None:
+        raise PipelineError(
+            f"Read cannot give the records of {name} the time of their arrival, as it retracts records",
+            detail="a retraction arrives later than its record, and would land in another window",
+            hint="leave event_time out; or have the changes as elements, df.ToChangelog(), and give these a time by "
+            "df.WithTimestamps",
+        )
 
 
 class Create(PTransform["Pipeline", PCollection[T]], Generic[T]):

@@ -123,7 +123,7 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         if pcoll.node.retracted_by and not self._spec.key and not is_changelog:
             raise PipelineError(
                 f"{pipeline.here()} only adds rows, but its input retracts results",
-                detail=f"{pcoll.node.retracted_by} accumulates and retracts",
+                detail=f"{pcoll.node.retracted_by} retracts what it has emitted",
                 hint="give the table a key=..., so that a retraction can delete its row",
             )
         if isinstance(self._sink, PostgresTable):
@@ -221,8 +221,8 @@ def _refuse_two_manners(pcoll: PCollection[Any], table: TableSpec) -> None:
         if table.key and bool(other) != bool(pcoll.node.retracted_by):
             raise PipelineError(
                 f"{pcoll.pipeline.here()} and {node} write to the same table, and one of them retracts rows",
-                detail=f"{other or pcoll.node.retracted_by} accumulates and retracts; the other only replaces rows, "
-                "also those of the first",
+                detail=f"{other or pcoll.node.retracted_by} retracts what it has emitted; the other only replaces "
+                "rows, also those of the first",
                 hint="write to two tables, or flatten the inputs and write once",
             )
 

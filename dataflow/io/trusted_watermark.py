@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.columns import picked
+from dataflow.columns import RepeatedColumn, picked
 from dataflow.graph import Read
 from dataflow.io.max_ahead import MaxAhead
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
@@ -71,8 +71,11 @@ class TrustedReader(SourceReader):
         times_us = list(batch.timestamps_us)
         kept = [index for index, time_us in enumerate(times_us) if time_us <= ceiling_us]
         values = picked(batch.values, range(len(times_us)))
+        signs = batch.signs or RepeatedColumn(+1, len(times_us))
         aside = [
-            self._ahead.set_aside(self._name, None, values[index], time_us)
+            attrs.evolve(
+                self._ahead.set_aside(self._name, None, values[index], time_us), sign=signs[index]
+            )
             for index, time_us in enumerate(times_us)
             if time_us > ceiling_us
         ]
@@ -82,6 +85,7 @@ class TrustedReader(SourceReader):
             timestamps_us=picked(batch.timestamps_us, kept),
             watermark_us=self._watermark_us,
             set_aside=[*batch.set_aside, *aside],
+            signs=batch.signs and picked(batch.signs, kept),
         )
 
     def close(self) -> None:

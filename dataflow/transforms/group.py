@@ -154,7 +154,7 @@ def _add(pcoll: PCollection[Any], combine_fn: CombineFn) -> PCollection[Any]:
     if pcoll.node.retracted_by and not strategy.is_retracting:
         raise PipelineError(
             f"{pipeline.here()} groups elements that may be retracted, but cannot retract what it emits itself",
-            detail=f"{pcoll.node.retracted_by} accumulates and retracts; here the accumulation mode is "
+            detail=f"{pcoll.node.retracted_by} retracts what it has emitted; here the accumulation mode is "
             f"{strategy.accumulation_mode.name}",
             hint="pass accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING to the WindowInto before it, "
             "or put df.ToChangelog() before it to group the changes themselves",

@@ -424,7 +424,7 @@ def _add(
         raise PipelineError(
             f"{here} emits from finish_bundle, and its input may be retracted by {pcoll.node.retracted_by}",
             detail="what was made of a bundle could not be retracted with one of its elements",
-            hint="emit from process; or put df.ToChangelog() before it; or set that grouping's "
+            hint="emit from process; or put df.ToChangelog() before it; or, if that is a grouping, set its "
             "accumulation_mode to ACCUMULATING or DISCARDING",
         )
     call = arguments.bound(fn.process if isinstance(fn, DoFn) else fn.function, here)
@@ -462,7 +462,7 @@ def _add_stateful(
             detail=f"{type(fn).__name__} does not declare that it handles retractions: state that was made of an "
             "element would stay when the element is retracted",
             hint="set handles_retractions = True in the class, and ask for df.DoFn.SignParam; or put df.ToChangelog() "
-            "before it; or set that grouping's accumulation_mode to ACCUMULATING or DISCARDING",
+            "before it; or, if that is a grouping, set its accumulation_mode to ACCUMULATING or DISCARDING",
         )
     dumps_code((fn, arguments), here)
     is_sorted = fn.requires_time_sorted_input

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 import dataflow as df
 from dataflow.testing import assert_that, contains_in_any_order
-from runners.testing import session_programs, state_programs
+from runners.testing import session_programs, source_programs, state_programs
 
 Build = Callable[[df.Pipeline], df.PCollection[Any]]
 
@@ -895,6 +895,46 @@ PROGRAMS: Sequence[Program] = (
             ((100, 140), (1, 2, 3, 4, 5), ((0, 2), (1, 3)), (0, 1, 2), 15, (1, 5, 2, 4, 3)),
             ((190, 200), (6,), ((0, 1),), (0,), 6, (6,)),
         ],
+    ),
+    Program(
+        "a source that retracts records",
+        source_programs.records_that_are_retracted,
+        [
+            *(("read", each) for each in [("oslo", 1), ("oslo", 7), ("bergen", 3)]),
+            *(
+                ("sums", each)
+                for each in [(("oslo", 1), 0, 60), (("bergen", 3), 0, 60), (("oslo", 7), 60, 120)]
+            ),
+            *(
+                ("groups", each)
+                for each in [
+                    (("oslo", 1), 20, 45),
+                    (("oslo", 7), 70, 95),
+                    (("bergen", 3), 15, 40),
+                ]
+            ),
+            *(("kinds", each) for each in ["oslo", "bergen"]),
+            *(("shares", each) for each in [("oslo", 1, 11), ("oslo", 7, 11), ("bergen", 3, 11)]),
+            ("number", 3),
+        ],
+    ),
+    Program(
+        "state of a source that retracts records",
+        source_programs.balances_of_retracted_records,
+        [("balance", *each) for each in [("oslo", 5), ("oslo", 0), ("oslo", 7), ("bergen", 2)]],
+    ),
+    Program(
+        "columns of a source that retracts records",
+        source_programs.columns_that_are_retracted,
+        [
+            *(("rows", each) for each in [("oslo", 8), ("bergen", 4)]),
+            *(("sums", each) for each in [("oslo", 8), ("bergen", 4)]),
+        ],
+    ),
+    Program(
+        "with_exception_handling of a source that retracts records",
+        source_programs.failures_of_retracted_records,
+        [("good", 2), ("bad", 0)],
     ),
 )
 

@@ -11,24 +11,35 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 @attrs.frozen
 class Batch:
-    """Records that arrive together, and the watermark that the source reports after them."""
+    """Records that arrive together, and the watermark that the source reports after them.
+
+    Attributes:
+        signs: as those of a `SourceBatch`.
+    """
 
     values: Sequence[Any]
     timestamps_us: Sequence[int]
     watermark_us: int = MIN_TIMESTAMP_US
     status: SplitStatus = SplitStatus.ACTIVE
+    signs: Sequence[int] | None = None
 
 
 class ScriptedSource(Source):
     """One split per script; one batch per read, whatever the number of records asked for.
 
-    The end of a script is an empty batch with the status that the split is finished.
+    The end of a script is an empty batch with the status that the split is finished.  It emits retractions if a batch
+    has signs.
     """
 
     has_arrival_order = True
 
     def __init__(self, *scripts: Sequence[Batch]) -> None:
         self._scripts = [list(script) for script in scripts]
+
+    @property
+    def emits_retractions(self) -> bool:
+        """Whether a batch has signs."""
+        return any(batch.signs is not None for script in self._scripts for batch in script)
 
     def splits(self, desired: int) -> Sequence[int]:
         """The numbers of the scripts."""
@@ -60,4 +71,5 @@ class _ScriptedReader(SourceReader):
             position=self._next,
             watermark_us=batch.watermark_us,
             status=batch.status,
+            signs=batch.signs,
         )

@@ -104,7 +104,7 @@ def _letter_of(aside: SetAside, node: TransformNode, *, tries: int | None) -> De
         element=aside.element,
         timestamp_us=MIN_TIMESTAMP_US if aside.timestamp_us is None else aside.timestamp_us,
         window=GLOBAL_WINDOW,
-        sign=+1,
+        sign=aside.sign,
         tries=1,
         origin=aside.origin,
     )

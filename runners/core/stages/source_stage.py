@@ -17,13 +17,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import attrs
+import numpy as np
 
+from dataflow.columns import IntColumn, RepeatedColumn
+from dataflow.errors import InputError
 from dataflow.exception_handling import FAILURES
 from dataflow.metric_updates import RunningAs
-from dataflow.source import SourceBatch, SplitStatus
+from dataflow.source import Source, SourceBatch, SplitStatus
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
+from runners.core.ground.element_text import shown
 from runners.core.stages.deduplication import Deduplicated, Deduplicator, NewId, SplitIds
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
@@ -83,6 +87,44 @@ def watermark_behind(
     return max(watermark_us, end_us if is_finished else batch.watermark_us)
 
 
+def checked_signs(batch: SourceBatch, source: Source, *, where: str) -> Sequence[int] | None:
+    """The signs of a batch; None where the source retracts nothing.
+
+    Args:
+        batch: as the reader returned it.
+        source: that it is of.
+        where: names the read, for errors.
+
+    Raises:
+        InputError: there are more or fewer than records, one is neither +1 nor -1, or the source does not say that it
+            retracts records.
+    """
+    signs, size = batch.signs, len(batch.values)
+    if signs is None:
+        return RepeatedColumn(+1, size) if source.emits_retractions else None
+    if len(signs) != size:
+        raise InputError(
+            f"{where} was given {size} records by its source, and {len(signs)} signs",
+            hint="a reader gives a sign for each record, +1 or -1, or signs=None where all are +1",
+        )
+    kinds = set(np.unique(signs.array).tolist() if isinstance(signs, IntColumn) else signs)
+    if not kinds <= {+1, -1}:
+        raise InputError(
+            f"{where} was given a record with a sign of {min(kinds - {+1, -1})!r} by its source",
+            hint="a sign is +1, or -1 where the record retracts an equal one that was handed over before",
+        )
+    if source.emits_retractions:
+        return signs
+    if -1 in kinds:
+        raise InputError(
+            f"{where} was given a retraction by its source, which does not say that it retracts records",
+            detail="what follows was built for records that stay; record: "
+            f"{shown(batch.values[list(signs).index(-1)])}",
+            hint=f"override emits_retractions with True in class {type(source).__name__}",
+        )
+    return None
+
+
 class SourceStage:
     """One stage that begins with a read, ready to run; not shared between threads.
 
@@ -140,10 +182,11 @@ class SourceStage:
             sketch: of the split; is given the event times of the records that count.
 
         Raises:
-            InputError: a record was set aside that may not be left out.
+            InputError: a record was set aside that may not be left out, or the signs are not what they can be.
             TransformError: a record has no id, and may not be left out.
         """
-        bundle = Bundle(batch.values, batch.timestamps_us)
+        signs = checked_signs(batch, self.read.source, where=str(self._root))
+        bundle = Bundle(batch.values, batch.timestamps_us, signs=signs)
         failures, batch = self._failures(batch)
         admitted = Admitted(
             bundle=bundle,
@@ -188,12 +231,19 @@ class SourceStage:
             return None, batch
         bad = [handling.bad_record(each, self.name) for each in batch.set_aside]
         found = [
-            (failure, MIN_TIMESTAMP_US if aside.timestamp_us is None else aside.timestamp_us)
+            (
+                failure,
+                MIN_TIMESTAMP_US if aside.timestamp_us is None else aside.timestamp_us,
+                aside.sign,
+            )
             for aside, failure in zip(batch.set_aside, bad, strict=True)
             if failure is not None
         ]
         left = [aside for aside, failure in zip(batch.set_aside, bad, strict=True) if not failure]
         if not found:
             return None, batch
-        values, times_us = zip(*found, strict=True)
-        return Bundle(list(values), list(times_us)), attrs.evolve(batch, set_aside=left)
+        values, times_us, signs = map(list, zip(*found, strict=True))
+        failures = Bundle(values, times_us)
+        if self.read.source.emits_retractions:
+            failures.signs = signs
+        return failures, attrs.evolve(batch, set_aside=left)

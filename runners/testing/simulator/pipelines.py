@@ -12,7 +12,14 @@ import attrs
 
 import dataflow as df
 from runners.testing.simulator.bundle_sums import BundleSums
-from runners.testing.simulator.scripts import SECONDS, guessing, in_order, retrying, truthful
+from runners.testing.simulator.scripts import (
+    SECONDS,
+    changing,
+    guessing,
+    in_order,
+    retrying,
+    truthful,
+)
 from runners.testing.simulator.spellings import as_shown, spelled
 from runners.testing.simulator.typed import TypedSource
 
@@ -501,6 +508,30 @@ def _sides(p: df.Pipeline, random: Random) -> None:
     _write(shares | "group" >> df.GroupByKey(), "shares")
 
 
+def _changes(p: df.Pipeline, random: Random) -> None:
+    """Records that their source retracts: rows of a table, sums, sessions that come apart, and pairs."""
+    read = p | "read" >> df.Read(changing(random))
+    rows = read | "row of record" >> df.Map(lambda pair: {"number": pair[1], "key": str(pair[0])})
+    rows | "records" >> df.WriteToPostgres(
+        "records", columns={"number": int, "key": str}, key=["number"]
+    )
+
+    def windowed(label: str, window_fn: df.WindowFn) -> Any:
+        return read | label >> df.WindowInto(
+            window_fn,
+            trigger=random.choice(TRIGGERS),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            allowed_lateness=LATENESS,
+        )
+
+    minutes = windowed("minutes", df.FixedWindows(60))
+    sums = minutes | "sum" >> df.CombinePerKey(sum)
+    _write(sums, "sums")
+    _write(windowed("sessions", df.Sessions(30)) | "group" >> df.GroupByKey(), "groups")
+    with_sums = (minutes, sums) | "with sum" >> df.Join()
+    _write(with_sums | "count" >> df.CombinePerKey(df.CountCombineFn()), "counts")
+
+
 PIPELINES: Mapping[str, NamedPipeline] = {
     each.name: each
     for each in (
@@ -521,5 +552,6 @@ PIPELINES: Mapping[str, NamedPipeline] = {
         NamedPipeline(name="bundles", build=_bundles),
         NamedPipeline(name="joins", build=_joins),
         NamedPipeline(name="sides", build=_sides),
+        NamedPipeline(name="changes", build=_changes),
     )
 }

@@ -47,6 +47,10 @@ class _Cut(Source):
     def is_bounded(self) -> bool:
         return True
 
+    @property
+    def emits_retractions(self) -> bool:
+        return self._inner.emits_retractions
+
     def splits(self, desired: int) -> Sequence[int]:
         return range(len(self._ends))
 

@@ -1,7 +1,7 @@
 """Scripts: the input of a simulated pipeline, out of a seed: `(key, number)` pairs, each number once.
 
 In some scripts the watermark is never ahead of a record, so that nothing is late; in others it guesses, and splits are
-idle for a while, from birth or later, and come back; in others records come several times.
+idle for a while, from birth or later, and come back; in others records come several times, or are retracted.
 """
 
 from collections.abc import Sequence
@@ -89,6 +89,32 @@ def retrying(random: Random, slack_s: int) -> ScriptedSource:
         scripts.append(
             [Batch([each[0] for each in b], [each[1] for each in b], us) for b, us in batches]
         )
+    return ScriptedSource(*scripts)
+
+
+def changing(random: Random) -> ScriptedSource:
+    """Records some of which are retracted, in the same batch or a later one, and some of these come once more.
+
+    The watermark knows what is still to come, retractions among it.
+    """
+    scripts = []
+    for drawn in _drawn(random):
+        batches: list[list[tuple[tuple[int, int], int, int]]] = [
+            [(value, time_us, +1) for value, time_us in zip(*batch, strict=True)] for batch in drawn
+        ]
+        emitted = [(place, each) for place, batch in enumerate(batches) for each in batch]
+        for place, (value, time_us, _) in emitted:
+            later = place
+            for sign in random.choice([(), (), (-1,), (-1, +1), (-1, +1, -1)]):
+                later = random.randrange(later, len(batches))
+                batches[later].append((value, time_us, sign))
+        script, soonest_us = [], MAX_TIMESTAMP_US
+        for batch in reversed(batches):
+            times_us = [each[1] for each in batch]
+            signs = [each[2] for each in batch]
+            script.append(Batch([each[0] for each in batch], times_us, soonest_us, signs=signs))
+            soonest_us = min([soonest_us, *times_us])
+        scripts.append(script[::-1])
     return ScriptedSource(*scripts)
 
 

@@ -63,6 +63,10 @@ class _Wrapped(Source):
         return self._inner.has_trusted_watermark
 
     @property
+    def emits_retractions(self) -> bool:
+        return self._inner.emits_retractions
+
+    @property
     def keeps_set_aside(self) -> bool:
         return self._inner.keeps_set_aside
 

@@ -49,6 +49,11 @@ class TypedSource(Source):
         """Whether the other source has an order of arrival."""
         return self.inner.has_arrival_order
 
+    @property
+    def emits_retractions(self) -> bool:
+        """Whether the other source retracts records."""
+        return self.inner.emits_retractions
+
     def splits(self, desired: int) -> Sequence[Any]:
         """The splits of the other source."""
         return self.inner.splits(desired)
