@@ -17,6 +17,7 @@ from typing import Any, Generic
 
 import attrs
 
+from dataflow.errors import InputError
 from dataflow.set_aside import SetAside
 from dataflow.type_hints import bounded, parameters_of
 from dataflow.type_vars import OutT_co
@@ -90,6 +91,26 @@ class SourceReader(ABC):
             InputError: the input cannot be read on.  A record that is malformed is set aside instead.
         """
 
+    def committed(self, position: Any) -> None:  # noqa: B027 - most systems need not know
+        """Acknowledge everything up to a position: it is durable, with all that was made of it.
+
+        For systems that keep what is not acknowledged: queues, replication slots, groups with offsets.  Called only if
+        the source says so (`Source.acknowledges`), between two reads, and at least once for the last of all positions:
+        also again, with the position at which the reader was opened, as its predecessor may have died before; and not
+        for each batch, as a position stands for all before it.  Never before it is durable, and never an earlier
+        position than before; but a former owner of the split that is cut off may still call it, later and with an
+        earlier one.
+
+        It returns soon.  What it raises is logged, and it is called again; no record is lost or repeated by that.
+
+        *Durable* means: in a stream, the commit with the position has happened; in a batch, the whole run has ended,
+        and a new reader, opened there, is notified in the driver; after a backfill, the stream that goes on notifies it
+        when it opens the split; in memory, where nothing is durable, a bundle has gone through the whole pipeline.
+
+        Args:
+            position: as a batch of this reader had it, or of an earlier one.
+        """
+
     def close(self) -> None:  # noqa: B027 - most readers hold nothing
         """Release files and connections.  Idempotent."""
 
@@ -154,6 +175,14 @@ class Source(ABC, Generic[OutT_co]):
         return False
 
     @property
+    def acknowledges(self) -> bool:
+        """Whether its readers want to know what is durable (`SourceReader.committed`).
+
+        Override it with True in a source of a queue or the like.
+        """
+        return False
+
+    @property
     def keeps_set_aside(self) -> bool:
         """Whether its readers may set records aside that are always kept (`SetAside.is_always_kept`)."""
         return False
@@ -185,3 +214,30 @@ class Source(ABC, Generic[OutT_co]):
         Its readers hand over the same values and times every time, as most do anyway.
         """
         return self
+
+
+def open_split(source: Source, split: Any, position: Any | None) -> SourceReader:
+    """A reader of a split, as every engine opens it.
+
+    Args:
+        source: of the split.
+        split: one of `Source.splits`.
+        position: where to go on; None: at its start.
+
+    Raises:
+        InputError: what was opened is no reader, or wants to be notified and its source does not say so.
+    """
+    reader: object = source.open(split, position)
+    name = type(source).__name__
+    if not isinstance(reader, SourceReader):
+        raise InputError(
+            f"{name} has opened no SourceReader, but {reader!r:.100}",
+            hint=f"return a df.SourceReader from {name}.open",
+        )
+    if not source.acknowledges and type(reader).committed is not SourceReader.committed:
+        raise InputError(
+            f"{type(reader).__name__} defines committed, which nobody would call",
+            detail=f"{name} does not say that it acknowledges what is durable",
+            hint=f"override acknowledges with True in class {name}, or leave committed out",
+        )
+    return reader

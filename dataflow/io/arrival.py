@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus, open_split
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: How often a split that has nothing new reports the time: each report is committed by its receiver.
@@ -96,6 +96,11 @@ class ArrivalTimeSource(Source):
         return self.source.keeps_set_aside
 
     @property
+    def acknowledges(self) -> bool:
+        """Whether the wrapped source does."""
+        return self.source.acknowledges
+
+    @property
     def has_trusted_watermark(self) -> bool:
         """True: the watermark is that of the clock."""
         return True
@@ -116,11 +121,14 @@ class ArrivalTimeSource(Source):
 
     def open(self, split: ArrivalSplit, position: ArrivalPosition | None) -> SourceReader:
         """Read on, and not at an earlier time than before."""
-        inner = self.source.open(split.split, None if position is None else position.position)
+        inner = open_split(
+            self.source, split.split, None if position is None else position.position
+        )
         last_us = MIN_TIMESTAMP_US if position is None else position.last_us
+        reader = _AcknowledgingReader if self.acknowledges else _ArrivalReader
         if self.is_repeatable:
-            return _ArrivalReader(inner, split.began_us, None)
-        return _ArrivalReader(inner, last_us, self.arrival.now_us)
+            return reader(inner, split.began_us, None)
+        return reader(inner, last_us, self.arrival.now_us)
 
     def repeatable(self) -> "ArrivalTimeSource":
         """A source whose records have all arrived at one instant."""
@@ -161,3 +169,8 @@ class _ArrivalReader(SourceReader):
         # A test's clock comes with the batch.
         now_us = clock_us() if batch.processing_time_us is None else batch.processing_time_us
         return now_us if batch.values else now_us - now_us % QUIET_STEP_US
+
+
+class _AcknowledgingReader(_ArrivalReader):
+    def committed(self, position: ArrivalPosition) -> None:
+        self._inner.committed(position.position)

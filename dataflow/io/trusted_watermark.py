@@ -15,7 +15,7 @@ import attrs
 from dataflow.columns import RepeatedColumn, picked
 from dataflow.graph import Read
 from dataflow.io.max_ahead import MaxAhead
-from dataflow.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus, open_split
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
 
 _LOG = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def opened(
         position: where to go on; None: at its start.
         began_us: when the reading began, for an engine that may read again after others; None: time goes by.
     """
-    reader = read.source.open(split, position)
+    reader = open_split(read.source, split, position)
     if read.max_ahead_us is None:
         return reader
     ahead = MaxAhead(read.max_ahead_us)
@@ -87,6 +87,10 @@ class TrustedReader(SourceReader):
             set_aside=[*batch.set_aside, *aside],
             signs=batch.signs and picked(batch.signs, kept),
         )
+
+    def committed(self, position: Any) -> None:
+        """Notify the other reader."""
+        self._reader.committed(position)
 
     def close(self) -> None:
         """Close the other reader."""

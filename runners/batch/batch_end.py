@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from dataflow.errors import DataflowError, InputError
-from dataflow.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus, open_split
 from runners.batch import range_task
 from runners.batch.digest_writer import DigestWriter
 from runners.batch.letter_digests import Repeated
@@ -98,7 +98,8 @@ class BatchEnd:
     def reading(self, task: RangeTask, split: bytes, *, is_resumable: bool) -> "WholeSplit":
         """The whole split, or what follows the commits of earlier attempts."""
         begin = task.writer.read_so_far if is_resumable else ReadSoFar()
-        reader = task.stage.read.source.repeatable().open(decode_split(split), begin.position)
+        source = task.stage.read.source.repeatable()
+        reader = open_split(source, decode_split(split), begin.position)
         return WholeSplit(reader, begin, where=f"{task.stage.root}", index=task.range_id.index)
 
     def groups(self, task: RangeTask, grouping: GroupingStage) -> "AllGroups":

@@ -21,6 +21,7 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.source import open_split
 from runners.batch.batch_end import BatchEnd
 from runners.batch.layout import layout
 from runners.batch.range_task import TaskSettings
@@ -33,6 +34,8 @@ from runners.batch.repeating import (
 from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.batch.waves import run_waves
 from runners.core.ground.dead_letters import checked_tries
+from runners.core.stages.committed_positions import CommittedPositions
+from runners.core.stages.plan import ExecutionPlan
 from runners.errors import LostCommitsError, StoreRestartedError
 from runners.millwheel.store.port import JobRow
 from runners.progress import ProgressDisplay
@@ -44,6 +47,7 @@ from runners.spark.session import LOCAL_MASTER
 from runners.spark.sink_relay import relay_all
 from runners.spark.spark_options import SparkOptions
 from runners.spark.stream_options import checked_step_timeout_ms
+from runners.stored.places import decode_read_so_far, decode_split
 from runners.worker_log import checked_level
 from windowing.timestamps import DurationLike
 
@@ -185,11 +189,36 @@ def finish(prepared: PreparedJob) -> None:
     """
     while True:
         try:
-            prepared.finish()
+            prepared.finish(partial(notify_of_end, prepared.plan))
         except StoreRestartedError:
             prepared = prepared.looked_at_again(partial(check_is_whole, prepared))
         else:
             return
+
+
+def notify_of_end(execution: ExecutionPlan, job: JobRow | None, place: str) -> None:
+    """Notify the sources that acknowledge of where their splits end: everything that was made of them is durable.
+
+    A run that dies after that does so again, since it is not marked as done yet.
+
+    Args:
+        execution: the plan.
+        job: as the store has it; None: it does not.
+        place: the store, which needs no mention.
+    """
+    del place
+    if job is None:
+        return
+    for range_id, row in sorted(job.ranges.items()):
+        stage = execution.stages[range_id.computation]
+        if row.split is None or row.position is None or not stage.read.source.acknowledges:
+            continue
+        position = decode_read_so_far(row.position).position
+        source = stage.read.source.repeatable()
+        with closing(open_split(source, decode_split(row.split), position)) as reader:
+            committed = CommittedPositions(source, reader, where=f"{range_id} of job {job.job}")
+            committed.note(position)
+            committed.close()
 
 
 def check_is_whole(prepared: PreparedJob, job: JobRow | None, place: str) -> None:

@@ -19,6 +19,7 @@ from runners.core.ground.dead_letters import DeadLetter
 from runners.core.open_windows.choice import opened as opened_windows
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.panes.signal_delivery import unknown_signal
+from runners.core.stages.committed_positions import CommittedPositions
 from runners.core.stages.deduplication import SplitIds
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.percentile_watermark import (
@@ -52,10 +53,12 @@ class SplitInput:
         sketch: for the groupings that follow a percentile, if there are any.
         ids: the ids that have been read of it, if its records have ids.
         position: behind the last batch that was read.
+        committed: notifies the reader of what has gone through the pipeline.
     """
 
     stage: SourceStage
     reader: SourceReader
+    committed: CommittedPositions
     watermark_us: int = MIN_TIMESTAMP_US
     status: SplitStatus = SplitStatus.ACTIVE
     sketch: ProgressSketch | None = None
@@ -83,15 +86,24 @@ class SplitInput:
     @classmethod
     def all_of(cls, stage: SourceStage) -> "list[SplitInput]":
         """All splits of a source, open."""
-        return [
-            cls(
-                stage,
-                opened(stage.read, split, None),
-                ids=stage.ids_in_memory(),
-                sketch=stage.sketch(),
-            )
-            for split in stage.read.source.splits(1)
-        ]
+        return [cls.of(stage, split) for split in stage.read.source.splits(1)]
+
+    @classmethod
+    def of(cls, stage: SourceStage, split: Any) -> "SplitInput":
+        """A split, open.
+
+        Args:
+            stage: that reads it.
+            split: of its source.
+        """
+        reader = opened(stage.read, split, None)
+        committed = CommittedPositions(stage.read.source, reader, where=stage.name)
+        return cls(stage, reader, committed, ids=stage.ids_in_memory(), sketch=stage.sketch())
+
+    def close(self) -> None:
+        """Release what the reader holds."""
+        self.committed.close()
+        self.reader.close()
 
 
 @attrs.define
@@ -165,7 +177,7 @@ class Job:
         with ExitStack() as stack:
             stack.callback(self._relays.close)
             for split in self._inputs:
-                stack.callback(split.reader.close)
+                stack.callback(split.close)
             stack.enter_context(collecting())
             for stage in stages:
                 stage.setup()
@@ -180,6 +192,7 @@ class Job:
         ]:
             is_waiting = True
             for split in unfinished:
+                split.committed.notify()
                 with RunningAs(split.stage.name):
                     batch = split.reader.read(bundle_records)
                 if split.moves_with(batch):
@@ -194,6 +207,7 @@ class Job:
                 if self._has_ended and self._now_us == MIN_TIMESTAMP_US:
                     self._now_us = MAX_TIMESTAMP_US
                 self._advance()
+                self._note_committed(split)
                 for name in batch.signals:
                     self._signal(name)
                 self._relays.flush(_SINK_PATIENCE_S, time.sleep)
@@ -230,6 +244,11 @@ class Job:
     def _follow_split(self, split: SplitInput, admitted: Admitted) -> None:
         """Note where a batch has left its split."""
         split.status, split.watermark_us = admitted.status, admitted.watermark_us
+
+    def _note_committed(self, split: SplitInput) -> None:
+        """Note that the batch of a split has gone through the whole pipeline."""
+        split.committed.note(split.position)
+        split.committed.notify()
 
     def _source_watermark_us(self, name: str) -> int:
         splits = [split for split in self._inputs if split.stage.name == name]

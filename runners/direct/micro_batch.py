@@ -1,6 +1,7 @@
 """MicroBatchJob: a run as a micro-batch engine does it, in rounds of processing time (Dataflow Model, section 2.4)."""
 
 from datetime import timedelta
+from typing import Any
 
 import attrs
 
@@ -31,7 +32,8 @@ class MicroBatchJob(Job):
         super().__init__(execution, tries=tries)
         self._round = _round(round_us)
         self._round_end_us = MAX_TIMESTAMP_US
-        self._gathered: list[tuple[SplitInput, Admitted]] = []
+        #: With the position behind each.
+        self._gathered: list[tuple[SplitInput, Admitted, Any]] = []
 
     def _take(self, split: SplitInput, batch: SourceBatch, admitted: Admitted) -> None:
         self._follow_split(split, admitted)
@@ -46,7 +48,7 @@ class MicroBatchJob(Job):
             )
         if not self._gathered:
             self._round_end_us = self._round.deadline_us(self._now_us)
-        self._gathered.append((split, admitted))
+        self._gathered.append((split, admitted, batch.position))
 
     def _let_time_pass(self, until_us: int) -> None:
         if self._round_end_us <= until_us:
@@ -61,10 +63,17 @@ class MicroBatchJob(Job):
     def _end_round(self) -> None:
         if self._gathered:
             self._now_us = self._round_end_us
-            for split, admitted in self._gathered:
+            for split, admitted, _ in self._gathered:
                 self._process(split, admitted)
             super()._advance()
+            for split, _, position in self._gathered:
+                split.committed.note(position)
+            for split in self._inputs:
+                split.committed.notify()
             self._gathered.clear()
+
+    def _note_committed(self, split: SplitInput) -> None:
+        """Do nothing: what is gathered goes through the pipeline at the end of the round."""
 
     def _source_watermark_us(self, name: str) -> int:
         is_over = self._has_ended and not self._gathered

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from runners.errors import JobFailedError, StoreError, StoreUnreachableError, WorkerStoppedError
+from runners.errors import (
+    JobFailedError,
+    StoreError,
+    StoreRestartedError,
+    StoreUnreachableError,
+    WorkerStoppedError,
+)
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.model.production import Checkpoint, Production
@@ -105,13 +111,13 @@ def take_over_without_waiting(patch: Patch) -> None:
 
 
 def go_on_after_a_refusal(patch: Patch) -> None:
-    """A commit that the store has refused, and can be reached, is taken for done."""
+    """A commit that the store has refused, and can be reached, and is the same as ever, is taken for done."""
     make_durable = Committer._make_durable
 
     def broken(committer: Committer, step: WorkerStep) -> None:
         try:
             make_durable(committer, step)
-        except StoreUnreachableError:
+        except (StoreUnreachableError, StoreRestartedError):
             raise
         except StoreError:
             note_committed(step)

@@ -12,6 +12,7 @@ import attrs
 from dataflow.io.trusted_watermark import opened
 from dataflow.metric_updates import RunningAs
 from dataflow.source import SourceReader, SplitStatus
+from runners.core.stages.committed_positions import CommittedPositions
 from runners.core.stages.deduplication import NewId
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.source_stage import SourceStage, watermark_behind
@@ -41,13 +42,20 @@ class _Split:
     Attributes:
         seen: the ids of the records read before, if they have ids.
         size: how many records it reads in one step.
+        committed: notifies the reader of what is durable.
     """
 
     owned: OwnedRange
     reader: SourceReader
+    committed: CommittedPositions
     is_finished: bool
     seen: SeenIds | None
     size: StepSize
+
+    def close(self) -> None:
+        """Release what the reader holds."""
+        self.committed.close()
+        self.reader.close()
 
 
 class SourceComputation:
@@ -91,7 +99,7 @@ class SourceComputation:
     def close(self) -> None:
         """Tear the user's code down, and close the readers."""
         for split in self._splits.values():
-            split.reader.close()
+            split.close()
         self._source.teardown()
 
     def take(self, taken: TakenRange) -> OwnedRange:
@@ -109,8 +117,12 @@ class SourceComputation:
         if deduplicator is not None:
             seen = SeenIds(self._ids, self._job, row.range_id, deduplicator, self.id_counts)
         reader = opened(self._source.read, decode_split(row.split), position)
+        where = f"{row.range_id} of job {self._job}"
+        committed = CommittedPositions(self._source.read.source, reader, where=where)
+        # A former owner may have died between the commit and the notification.
+        committed.note(position)
         self._splits[row.range_id] = _Split(
-            owned, reader, row.is_finished, seen, StepSize(self._steps)
+            owned, reader, committed, row.is_finished, seen, StepSize(self._steps)
         )
         return owned
 
@@ -118,7 +130,7 @@ class SourceComputation:
         """Forget a split, and close its reader."""
         split = self._splits.pop(range_id)
         self.meter.forget(range_id)
-        split.reader.close()
+        split.close()
         if split.seen is not None:
             split.seen.release()
 
@@ -150,6 +162,11 @@ class SourceComputation:
     def unfinished(self) -> list[OwnedRange]:
         """The ranges that may have more to read."""
         return [split.owned for split in self._splits.values() if not split.is_finished]
+
+    def notify(self) -> None:
+        """Notify readers of what has become durable, and again where they have failed."""
+        for split in self._splits.values():
+            split.committed.notify()
 
     def reads_columns(self, range_id: RangeId) -> bool:
         """Whether the records of a split come as columns, of which many are little work."""
@@ -199,6 +216,7 @@ class SourceComputation:
             checkpoints=checkpoints,
             positions={range_id: encode_position(batch.position)},
             finished=frozenset([range_id] if is_finished else ()),
+            when_committed=(partial(split.committed.note, batch.position),),
         )
         step = merged([read, self._remembered(split, admitted.ids)])
         split.size.caused(batch.records, step.nbytes)

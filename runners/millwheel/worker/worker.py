@@ -355,6 +355,7 @@ class Worker:
         )
 
     def _read(self, computation: SourceComputation) -> bool:
+        computation.notify()
         worked, unfinished = False, computation.unfinished()
         for owned in unfinished:
             # An earlier poll does not count any more.

@@ -16,10 +16,12 @@ from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph
 from dataflow.serialization import dumps_code, loads_code
 from dataflow.source import SourceBatch
+from runners.core.stages.committed_positions import TRIES_AT_END
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import LostCommitsError, StoreError, StoreRestartedError, WorkerStoppedError
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
+from runners.millwheel.model.production import Production
 from runners.millwheel.model.requests import Request
 from runners.millwheel.store import port
 from runners.millwheel.store.memory.store import MemoryStore
@@ -41,6 +43,7 @@ from runners.testing.simulator.errors import InvariantError, ProcessDied, as_sim
 from runners.testing.simulator.fault import ALL_FAULTS, ARRANGED_FAULTS, Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.network import VirtualNetwork
+from runners.testing.simulator.notifications import Notifications
 from runners.testing.simulator.panes import PaneLog, Tap
 from runners.testing.simulator.polls import Polls
 from runners.testing.simulator.process import Steps, WorkerProcess
@@ -61,6 +64,10 @@ ROUNDS_MAX = 20_000
 _HEALED_MS = (2_000, 20_000, 60_000)
 #: Pauses inside pauses.
 _DEPTH_MAX = 3
+#: How often the system behind a source does not answer when it is notified.
+_SILENCE_RATE = 0.2
+#: And how often in a row: a reader that is closed is notified once more.
+_SILENCES_MAX = TRIES_AT_END - 1
 #: Former workers that are still there, at most.
 _ZOMBIES_MAX = 4
 
@@ -121,11 +128,13 @@ class SimulatedCluster:
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
+        self.notifications = Notifications(self.store, JOB, self.polls)
+        self._silences = Random(f"silences {seed}")  # noqa: S311 - a seed that can be used again is the point
         # A worker whose first message is lost is replaced only when it has ended itself, which takes most of this.
         self._waits = Waits(self.store, JOB, self.clock, self.live_ms // 4 + 5_000)
         self._struck_before, self._resends = 0, Resends(self.clock)
         self.shared = SharedStore(
-            self.store, self.ledger, self.clock, self.trace, self.polls.committed
+            self.store, self.ledger, self.clock, self.trace, self._note_committed
         )
         self.backups = Backups(seed, self.store, self.ledger, self.panes)
         #: What drivers have reported of a store that had lost something.
@@ -401,8 +410,23 @@ class SimulatedCluster:
             self.polls.polled(process.name, label, split, batch)
             self.trace.read(process.name, batch)
 
-        execution = plan(fragile(graph, process.sync, self._records_max, on_batch))
+        silent: list[bool] = []
+
+        def on_committed(label: str, split: Any, position: Any) -> None:
+            if silent[-_SILENCES_MAX:] != [True] * _SILENCES_MAX:
+                silent.append(self._silences.random() < _SILENCE_RATE)
+            else:
+                silent.append(False)
+            if silent[-1]:
+                raise OSError("the system does not answer")
+            self.notifications.notified(process.name, label, split, position)
+
+        execution = plan(fragile(graph, process.sync, self._records_max, on_batch, on_committed))
         return attrs.evolve(execution, retirement=self.plan.retirement)
+
+    def _note_committed(self, production: Production) -> None:
+        self.polls.committed(production)
+        self.notifications.committed(production)
 
     def _records_max(self) -> int:
         return self.random.choice([1, 3, 1_000])
@@ -538,6 +562,7 @@ class SimulatedCluster:
             return
         except (WorkerStoppedError, StoreError) as error:
             self.trace.note(process.name, f"stops: {type(error).__name__}")
+            worker.close()
             if self.must_live and self.dice.rates.keys() <= ARRANGED_FAULTS:
                 raise InvariantError(
                     f"I11: {process.name} dies, and nothing fails: {error}"
@@ -549,6 +574,7 @@ class SimulatedCluster:
         if worker.is_stopped:
             # One that has failed did so in the middle of something, and does nothing any more.
             self.trace.note(process.name, "ends")
+            worker.close()
             process.die()
         elif process in self.workers:
             self._check_reported(worker)

@@ -53,9 +53,7 @@ class Polls:
             split: as the source made it.
             batch: what the poll has found.
         """
-        for range_id in self._ranges_of(read):
-            if self._splits[range_id] != split:
-                continue
+        for range_id in self.ranges_with(read, split):
             is_over = batch.status is SplitStatus.FINISHED
             output_watermark_us = MAX_TIMESTAMP_US if is_over else batch.watermark_us
             self._output_watermark_us[range_id] = max(
@@ -66,6 +64,15 @@ class Polls:
                 self._readers[range_id] = worker
             if batch.status is SplitStatus.IDLE:
                 self._idle_ms[range_id, worker] = self._clock.monotonic_ms()
+
+    def ranges_with(self, read: str, split: Any) -> list[RangeId]:
+        """The ranges of a split: several, where a source has made equal ones.
+
+        Args:
+            read: the name of the computation that reads the source.
+            split: as the source made it.
+        """
+        return [each for each in self._ranges_of(read) if self._splits[each] == split]
 
     def committed(self, production: Production) -> None:
         """Note how far splits have come by a commit: also one that the store loses before the master has noticed.

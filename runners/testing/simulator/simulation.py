@@ -194,6 +194,7 @@ class Simulation:
         kept: Collection[str] | None,
     ) -> None:
         """The checks at the end; ``kept``: the computations that an update has kept, if there was one."""
+        self.cluster.notifications.check_end()
         expected = {each.label: _recorded(direct, each) for each in self._taps}
         self._check_late(result, kept)
         if self._promise.is_kept and not direct.late_records():

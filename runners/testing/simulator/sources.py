@@ -63,6 +63,10 @@ class _Wrapped(Source):
         return self._inner.has_trusted_watermark
 
     @property
+    def acknowledges(self) -> bool:
+        return True
+
+    @property
     def emits_retractions(self) -> bool:
         return self._inner.emits_retractions
 
@@ -89,6 +93,7 @@ class FragileReader(SourceReader):
         sync: called at these points.
         records_max: at most so many records in a batch.
         on_batch: called with what was read, for the story.
+        on_committed: called with the position that is durable.
     """
 
     def __init__(
@@ -97,9 +102,10 @@ class FragileReader(SourceReader):
         sync: Callable[[SyncPoint], None],
         records_max: int,
         on_batch: Callable[[SourceBatch], None],
+        on_committed: Callable[[Any], None],
     ) -> None:
         self._inner, self._sync, self._records_max = inner, sync, records_max
-        self._on_batch = on_batch
+        self._on_batch, self._on_committed = on_batch, on_committed
 
     def read(self, max_records: int) -> SourceBatch:
         """At most ``max_records`` more records."""
@@ -108,6 +114,10 @@ class FragileReader(SourceReader):
         self._on_batch(batch)
         self._sync(SyncPoint.AFTER_READ)
         return batch
+
+    def committed(self, position: Any) -> None:
+        """Everything up to a position is durable."""
+        self._on_committed(position)
 
     def close(self) -> None:
         """Release what the reader holds."""
@@ -119,6 +129,7 @@ def fragile(
     sync: Callable[[SyncPoint], None],
     records_max: Callable[[], int],
     on_batch: Callable[[str, Any, SourceBatch], None],
+    on_committed: Callable[[str, Any, Any], None],
 ) -> PipelineGraph:
     """Make a graph with a `FragileReader` for every split.
 
@@ -127,11 +138,16 @@ def fragile(
         sync: called at the points where the process can die.
         records_max: called for each reader: at most so many records in a batch.
         on_batch: called with the label of the read, the split and what was read.
+        on_committed: called with the label of the read, the split and a position that is durable.
     """
     return with_sources(
         graph,
         lambda label, source, split, position: FragileReader(
-            source.open(split, position), sync, records_max(), partial(on_batch, label, split)
+            source.open(split, position),
+            sync,
+            records_max(),
+            partial(on_batch, label, split),
+            partial(on_committed, label, split),
         ),
     )
 

@@ -49,10 +49,11 @@ class Prepared:
         self._restarts, self.is_finished = restarts, False
         self._found: JobRow | None = None
 
-    def finish(self) -> None:
+    def finish(self, check: Callable[[JobRow | None, str], None]) -> None:
         for found in self._restarts:
             self._found = found
             raise StoreRestartedError("the store is another one")
+        check(self.job, "here")
         self.is_finished = True
 
     def looked_at_again(self, check: Callable[[JobRow | None, str], None]) -> "Prepared":
