@@ -56,7 +56,7 @@ class Prepared(Source):
         """One."""
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         """The bundles, one after the other."""
         return _PreparedReader(self.bundles)
 

@@ -46,7 +46,7 @@ class Numbers(df.Source):
         """One."""
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         """From a number on."""
         return NumbersReader(self.records, self.copies)
 

@@ -23,7 +23,7 @@ class ImpulseSource(Source[bytes]):
         """One."""
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         """Read the element, or after it nothing."""
         return _ImpulseReader(is_read=position is not None)
 

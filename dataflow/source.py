@@ -200,12 +200,17 @@ class Source(ABC, Generic[OutT_co]):
         """Divide the input into at least one part, aiming at ``desired``; 1 asks to keep the order of the input."""
 
     @abstractmethod
-    def open(self, split: Any, position: Any | None) -> SourceReader:
+    def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
         """A reader of ``split`` from ``position``, or from its start if None.
 
         Args:
             split: one of `splits`, or of those of an earlier version of the source.
             position: as a batch of an earlier reader had it; None: the start.
+            fence: grows with each owner of the split in a job, for systems that can shut an earlier owner out, which
+                may not know yet that it is none any more: a slot that is taken over, an id of transactions.  What such
+                an owner reads is never committed in any case.  It starts again from 0 where a job is forgotten, and
+                from that of a backup where the store is restored.  0: the engine has none, in memory and for tasks of
+                a batch that write nothing themselves.
         """
 
     def repeatable(self) -> "Source[OutT_co]":
@@ -216,18 +221,19 @@ class Source(ABC, Generic[OutT_co]):
         return self
 
 
-def open_split(source: Source, split: Any, position: Any | None) -> SourceReader:
+def open_split(source: Source, split: Any, position: Any | None, *, fence: int = 0) -> SourceReader:
     """A reader of a split, as every engine opens it.
 
     Args:
         source: of the split.
         split: one of `Source.splits`.
         position: where to go on; None: at its start.
+        fence: of its owner; 0: there is none.
 
     Raises:
         InputError: what was opened is no reader, or wants to be notified and its source does not say so.
     """
-    reader: object = source.open(split, position)
+    reader: object = source.open(split, position, fence=fence)
     name = type(source).__name__
     if not isinstance(reader, SourceReader):
         raise InputError(

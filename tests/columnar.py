@@ -54,7 +54,7 @@ class EventSource(Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return _EventReader(self, position or 0)
 
 
@@ -311,7 +311,7 @@ def note_bundles(executor: StageExecutor, fired: list[Bundle]) -> None:
 
 def read(source: EventSource) -> Iterator[SourceBatch]:
     """Every batch of a source."""
-    reader = source.open(0, None)
+    reader = source.open(0, None, fence=0)
     while True:
         batch = reader.read(1)
         yield batch

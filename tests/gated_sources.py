@@ -39,9 +39,11 @@ class Gate:
         """The runner, with every source behind the gate."""
         return GatedRunner(runner, self)
 
-    def read(self, label: str, source: Source, split: Any, position: Any | None) -> SourceReader:
+    def read(
+        self, label: str, source: Source, split: Any, position: Any | None, fence: int
+    ) -> SourceReader:
         """A reader behind the gate."""
-        return _GatedReader(self, source.open(split, position), position)
+        return _GatedReader(self, source.open(split, position, fence=fence), position)
 
 
 @attrs.frozen

@@ -74,7 +74,7 @@ def read(task: Task, source: RateSource, to_counter: str, to_reader: str) -> Non
     ):
         out.connect(to_counter)
         acknowledged.bind(to_reader)
-        reader = source.open(0, None)
+        reader = source.open(0, None, fence=0)
         number = until = deleted = 0
         is_finished = False
         while until < number or not is_finished:

@@ -38,7 +38,7 @@ class RateSource(df.Source):
         """One."""
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         """From a record on."""
         return _RateReader(self, position or 0)
 

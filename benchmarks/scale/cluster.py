@@ -113,7 +113,7 @@ class Arrivals(df.Source):
         """The numbers of the workers."""
         return range(self.shape.workers)
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         """From a record on."""
         return _ArrivalsReader(self, split, position or 0)
 

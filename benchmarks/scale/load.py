@@ -32,7 +32,7 @@ class PreparedRate(df.Source):
         """One."""
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         """From a record on."""
         return _PreparedReader(self, position or 0)
 
@@ -62,7 +62,7 @@ class _PreparedReader(df.SourceReader):
             rate = source.started()
             if rate is None:
                 return self._nothing_later([])
-            self._started = rate.open(0, first - source.keys)
+            self._started = rate.open(0, first - source.keys, fence=0)
         batch = self._started.read(max_records)
         self._next = source.keys + batch.position
         return attrs.evolve(batch, position=self._next)
@@ -107,7 +107,7 @@ class Rounds(df.Source):
         """The numbers of the parts."""
         return range(self.parts)
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         """From a record of the part on."""
         return _RoundsReader(self, split, position or 0)
 

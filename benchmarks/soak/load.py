@@ -39,7 +39,7 @@ class ChangingRate(df.Source):
         """One."""
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         """From a record on."""
         return _ChangingReader(self, position or 0)
 

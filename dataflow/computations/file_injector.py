@@ -127,12 +127,13 @@ class FileInjector(Source):
         began_us = None if self._ahead is None else self._ahead.now_us()
         return [InjectorSplit(*each, began_us) for each in sorted(begins_us.items())]
 
-    def open(self, split: InjectorSplit, position: int | None) -> SourceReader:
+    def open(self, split: InjectorSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read from a byte offset on, once the file is there.
 
         Args:
             split: a path.
             position: the byte offset to go on from; None: the start.
+            fence: files need none.
         """
         files = self._files(split.path)
         if files.max_ahead is not None and self._is_repeatable and split.began_us is not None:
@@ -153,7 +154,7 @@ class FileInjector(Source):
             return to_timestamp_us(self._created(Path(path)))
         files = self._files(path)
         (split,) = files.splits(1)
-        with closing(files.open(split, None)) as reader:
+        with closing(files.open(split, None, fence=0)) as reader:
             batch = reader.read(1)
             while not batch.values and batch.status is not SplitStatus.FINISHED:
                 batch = reader.read(1)
@@ -192,7 +193,7 @@ class _InjectorReader(SourceReader):
                     set_aside=[unreadable],
                 )
             (whole,) = self._files.splits(1)
-            self._inner = self._files.open(whole, self._position)
+            self._inner = self._files.open(whole, self._position, fence=0)
         batch = self._inner.read(max_records)
         return attrs.evolve(batch, watermark_us=max(batch.watermark_us, begins_us))
 

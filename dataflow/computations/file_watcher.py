@@ -132,12 +132,13 @@ class FileWatcher(Source):
         began_us = self._now_us()
         return [(share, began_us) for share in range(self._shares)]
 
-    def open(self, split: int | tuple[int, int], position: Any) -> SourceReader:
+    def open(self, split: int | tuple[int, int], position: Any, *, fence: int) -> SourceReader:
         """Go on with one share of the folder; jobs of earlier versions have a number alone as ``split``.
 
         Args:
             split: the number of the share, or it and the number of all shares.
             position: as the reader has returned it; None: the start.
+            fence: files need none.
 
         Raises:
             InputError: the input must end, as for a batch, and the last file is not there.

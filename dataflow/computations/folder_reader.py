@@ -229,7 +229,7 @@ class FolderReader(SourceReader):
             if self._is_whole:
                 self._end_file()
             return False
-        self._inner = files.open(FileSplit(str(path), self._offset, end), self._offset)
+        self._inner = files.open(FileSplit(str(path), self._offset, end), self._offset, fence=0)
         return True
 
     def _end_piece(self) -> None:

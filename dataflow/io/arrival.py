@@ -119,11 +119,12 @@ class ArrivalTimeSource(Source):
         began_us = self.arrival.now_us()
         return [ArrivalSplit(split, began_us) for split in self.source.splits(desired)]
 
-    def open(self, split: ArrivalSplit, position: ArrivalPosition | None) -> SourceReader:
+    def open(
+        self, split: ArrivalSplit, position: ArrivalPosition | None, *, fence: int
+    ) -> SourceReader:
         """Read on, and not at an earlier time than before."""
-        inner = open_split(
-            self.source, split.split, None if position is None else position.position
-        )
+        inner_position = None if position is None else position.position
+        inner = open_split(self.source, split.split, inner_position, fence=fence)
         last_us = MIN_TIMESTAMP_US if position is None else position.last_us
         reader = _AcknowledgingReader if self.acknowledges else _ArrivalReader
         if self.is_repeatable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from dataflow.do_fn import TimestampedValue
@@ -41,9 +42,9 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
             each record themselves.
 
     Raises:
-        PipelineError: ``source`` is no source, one of the others is something else, or the source retracts records
-            (`Source.emits_retractions`) and is given ``record_ids`` or ``event_time``: a retraction has the id of its
-            record, and arrives later.
+        PipelineError: ``source`` is no source, or takes no fence where it opens a split; one of the others is
+            something else; or the source retracts records (`Source.emits_retractions`) and is given ``record_ids`` or
+            ``event_time``: a retraction has the id of its record, and arrives later.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
         self._max_ahead_us = None if ahead is None else ahead.limit_us
         self._name = type(source).__name__
         self._source = source
+        _check_open(source)
         if source.emits_retractions:
             _check_retractions(self._name, event_time=event_time, record_ids=record_ids)
         if event_time is not None:
@@ -102,6 +104,18 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
             return pcoll.add_operation(operation, [], WindowingStrategy())[MAIN]
         strategy = WindowingStrategy(accumulation_mode=AccumulationMode.ACCUMULATING_AND_RETRACTING)
         return pcoll.add_operation(operation, [], strategy, retracted_by=pcoll.here())[MAIN]
+
+
+def _check_open(source: Source) -> None:
+    """Refuse a source whose `Source.open` cannot be called as it is called."""
+    try:
+        signature(source.open).bind(None, None, fence=0)
+    except TypeError as error:
+        raise PipelineError(
+            f"{type(source).__name__}.open cannot be called with a split, a position and a fence",
+            detail=str(error),
+            hint="define it as open(self, split, position, *, fence); most sources need not look at the fence",
+        ) from None
 
 
 def _check_retractions(

@@ -59,7 +59,7 @@ class CsvSource(FileSource):
         """Check the header, without which the columns of the rows are unknown."""
         self.check_head(path)
 
-    def open(self, split: FileSplit, position: int | None) -> SourceReader:
+    def open(self, split: FileSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read from a byte offset on."""
         return _RowReader(self, split, position)
 

@@ -130,7 +130,7 @@ class FileSource(Source):
         return self.max_ahead.since(split.began_us)
 
     @abstractmethod
-    def open(self, split: FileSplit, position: int | None) -> SourceReader:
+    def open(self, split: FileSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read from a byte offset on."""
 
     @abstractmethod

@@ -71,7 +71,7 @@ class JsonRowsSource(FileSource):
         """One of the first lines parses."""
         check_first_lines(path)
 
-    def open(self, split: FileSplit, position: int | None) -> SourceReader:
+    def open(self, split: FileSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read from a byte offset on."""
         return _RowsReader(self, split, position)
 

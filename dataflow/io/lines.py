@@ -16,7 +16,7 @@ from dataflow.source import SourceReader
 class LineSource(FileSource):
     """One record per line; a line may also hold none."""
 
-    def open(self, split: FileSplit, position: int | None) -> SourceReader:
+    def open(self, split: FileSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read from a byte offset on."""
         return _LineReader(self, split, position)
 

@@ -93,7 +93,7 @@ class MemorySource(Source):
         ends = range(0, max(len(self._values), 1), size)
         return [(start, min(start + size, len(self._values))) for start in ends]
 
-    def open(self, split: tuple[int, int], position: int | None) -> SourceReader:
+    def open(self, split: tuple[int, int], position: int | None, *, fence: int) -> SourceReader:
         """Read from an index on."""
         start, end = split
         return _MemoryReader(

@@ -136,7 +136,7 @@ class PeriodicSource(Source):
         """The first instant."""
         return [self.clock.now_us() if self.start_us is None else self.start_us]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         """Read on from the instant with a number."""
         return _PeriodicReader(self, split, position or 0)
 

@@ -22,7 +22,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def opened(
-    read: Read, split: Any, position: Any | None, *, began_us: int | None = None
+    read: Read,
+    split: Any,
+    position: Any | None,
+    *,
+    fence: int = 0,
+    began_us: int | None = None,
 ) -> SourceReader:
     """A reader of a split, with event times that are not too far ahead of the clock.
 
@@ -30,9 +35,10 @@ def opened(
         read: the read with its source.
         split: of the source.
         position: where to go on; None: at its start.
+        fence: of the owner of the split; 0: there is none.
         began_us: when the reading began, for an engine that may read again after others; None: time goes by.
     """
-    reader = open_split(read.source, split, position)
+    reader = open_split(read.source, split, position, fence=fence)
     if read.max_ahead_us is None:
         return reader
     ahead = MaxAhead(read.max_ahead_us)

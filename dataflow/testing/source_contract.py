@@ -100,7 +100,7 @@ class SourceContract:
         self._check(1, [ReadStep(1, acknowledged=each) for each in (0, 0, 1, 0, 3, 1) * 5])
 
     def test_it_can_be_sent_to_workers(self) -> None:
-        """As a pickle, which has the same records, and so has the source for those that read again."""
+        """A copy that was pickled has the same records, and so has the source for those that read again."""
 
         def shipped() -> Source:
             source: Source = loads_code(dumps_code(self.make_source(), "the source"))

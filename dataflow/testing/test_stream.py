@@ -238,7 +238,7 @@ class _ScriptSource(Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return _ScriptReader(self._events, position or 0)
 
 

@@ -99,7 +99,7 @@ class BatchEnd:
         """The whole split, or what follows the commits of earlier attempts."""
         begin = task.writer.read_so_far if is_resumable else ReadSoFar()
         source = task.stage.read.source.repeatable()
-        reader = open_split(source, decode_split(split), begin.position)
+        reader = open_split(source, decode_split(split), begin.position, fence=task.writer.token)
         return WholeSplit(reader, begin, where=f"{task.stage.root}", index=task.range_id.index)
 
     def groups(self, task: RangeTask, grouping: GroupingStage) -> "AllGroups":

@@ -24,9 +24,11 @@ class DigestWriter:
     Attributes:
         is_finished, is_full: such a range is worked off again in every run: only its receivers are asked whether they
             need it.
+        token: none: the range is not taken over before its end.
     """
 
     is_finished = is_full = False
+    token = 0
     read_so_far = ReadSoFar()
 
     def __init__(self, take_over: Callable[[], RangeWriter]) -> None:

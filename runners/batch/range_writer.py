@@ -138,6 +138,12 @@ class RangeWriter:
             self._store.close()
 
     @property
+    def token(self) -> int:
+        """Of the attempt, greater than that of any before."""
+        assert self._row is not None
+        return self._row.token
+
+    @property
     def read_so_far(self) -> ReadSoFar:
         """What earlier attempts have committed."""
         return self._before

@@ -215,7 +215,9 @@ def notify_of_end(execution: ExecutionPlan, job: JobRow | None, place: str) -> N
             continue
         position = decode_read_so_far(row.position).position
         source = stage.read.source.repeatable()
-        with closing(open_split(source, decode_split(row.split), position)) as reader:
+        with closing(
+            open_split(source, decode_split(row.split), position, fence=row.token)
+        ) as reader:
             committed = CommittedPositions(source, reader, where=f"{range_id} of job {job.job}")
             committed.note(position)
             committed.close()

@@ -45,7 +45,7 @@ class ScriptedSource(Source):
         """The numbers of the scripts."""
         return range(len(self._scripts))
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         """A reader of a script, from the batch with the number ``position``."""
         return _ScriptedReader(self._scripts[split], position or 0)
 

@@ -65,7 +65,7 @@ def test_counts_must_be_those_of_the_records(visitors: list[int], data: st.DataO
 @pytest.mark.parametrize("most", [1, 7, 1_000])
 def test_a_late_reader_is_given_the_times_at_which_records_were_due(most: int) -> None:
     source = RateSource(start_us=LONG_AGO_US, per_second=300, records=100)
-    reader, batches = source.open(0, None), list[df.SourceBatch]()
+    reader, batches = source.open(0, None, fence=0), list[df.SourceBatch]()
     while not batches or batches[-1].status is not df.SplitStatus.FINISHED:
         batches.append(reader.read(most))
 
@@ -80,8 +80,8 @@ def test_a_late_reader_is_given_the_times_at_which_records_were_due(most: int) -
 def test_a_reader_that_starts_over_hands_over_the_same(position: int, most: int) -> None:
     source = RateSource(start_us=LONG_AGO_US, per_second=300, records=61)
 
-    whole = source.open(0, None).read(61).values
-    again = source.open(0, position).read(most)
+    whole = source.open(0, None, fence=0).read(61).values
+    again = source.open(0, position, fence=0).read(most)
 
     assert list(again.values) == list(whole)[position : position + most]
     assert again.position == min(position + most, 61)
@@ -91,7 +91,7 @@ def test_nothing_is_handed_over_before_it_is_due() -> None:
     start_us = time.time_ns() // 1_000 + 3_600 * 1_000_000
     source = RateSource(start_us=start_us, per_second=1_000, records=10)
 
-    batch = source.open(0, None).read(100)
+    batch = source.open(0, None, fence=0).read(100)
 
     assert not batch.values
     assert batch.status is df.SplitStatus.ACTIVE

@@ -38,7 +38,7 @@ def read_to_the_end(reader: df.SourceReader, most: int) -> list[Any]:
 @pytest.mark.parametrize("most", [1, 3, 1_000])
 def test_every_key_comes_before_the_first_record_at_the_rate(tmp_path: Path, most: int) -> None:
     source = prepared(tmp_path / "start")
-    reader = source.open(0, None)
+    reader = source.open(0, None, fence=0)
     first = [pair for _ in range(7) for pair in reader.read(most).values]
     waiting = reader.read(most)
     write_start_us(tmp_path / "start", LONG_AGO_US)
@@ -53,16 +53,16 @@ def test_every_key_comes_before_the_first_record_at_the_rate(tmp_path: Path, mos
 def test_a_prepared_reader_that_starts_over_hands_over_the_same(tmp_path: Path) -> None:
     write_start_us(tmp_path / "start", LONG_AGO_US)
     source = prepared(tmp_path / "start")
-    whole = read_to_the_end(source.open(0, None), 1_000)
+    whole = read_to_the_end(source.open(0, None, fence=0), 1_000)
 
     for position in range(27):
-        assert read_to_the_end(source.open(0, position), 4) == whole[position:]
+        assert read_to_the_end(source.open(0, position, fence=0), 4) == whole[position:]
 
 
 @given(keys=st.integers(1, 60), rounds=st.integers(1, 3), parts=st.integers(1, 3))
 def test_every_round_has_every_key_once(keys: int, rounds: int, parts: int) -> None:
     source = Rounds(keys=keys, rounds=rounds, value_bytes=5, parts=parts)
-    read_parts = [read_to_the_end(source.open(part, None), 7) for part in source.splits(1)]
+    read_parts = [read_to_the_end(source.open(part, None, fence=0), 7) for part in source.splits(1)]
 
     assert Counter(pair for values in read_parts for pair in values) == Counter(
         {(key, "vvvvv"): rounds for key in range(keys)}
@@ -70,7 +70,7 @@ def test_every_round_has_every_key_once(keys: int, rounds: int, parts: int) -> N
     for number in range(0, keys * rounds, keys):
         assert len({source.key(each) for each in range(number, number + keys)}) == keys
     position = len(read_parts[0]) // 2
-    assert read_to_the_end(source.open(0, position), 7) == read_parts[0][position:]
+    assert read_to_the_end(source.open(0, position, fence=0), 7) == read_parts[0][position:]
 
 
 def test_rounds_have_different_orders() -> None:

@@ -25,7 +25,7 @@ class Queue(Source[int]):
     def splits(self, desired: int) -> Sequence[int]:
         return [0, 1]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return _QueueReader(self, split, position or 0)
 
 

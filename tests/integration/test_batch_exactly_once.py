@@ -254,11 +254,11 @@ class Flaky(df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         note(self._tries, "open")
         if len(notes(self._tries)) <= self._failures:
             raise OSError("disk on holiday")
-        return MemorySource([1]).open((0, 1), position)
+        return MemorySource([1]).open((0, 1), position, fence=0)
 
 
 @pytest.mark.parametrize("failures", [2, 99])
@@ -377,7 +377,7 @@ class Missing(df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         raise AssertionError
 
-    def open(self, split: int, position: None) -> df.SourceReader:
+    def open(self, split: int, position: None, *, fence: int) -> df.SourceReader:
         raise AssertionError
 
 

@@ -45,7 +45,7 @@ class CountedSource(Endless):
         super().__init__(reader.rounds)
         self.reader = reader
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         return self.reader
 
 

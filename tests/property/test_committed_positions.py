@@ -26,7 +26,7 @@ class Queue(Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return QueueReader([])
 
 

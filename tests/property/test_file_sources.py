@@ -64,7 +64,7 @@ def read_all(
     source: FileSource, split: FileSplit, records_max: int
 ) -> Iterator[tuple[list[Any], int]]:
     """Batches of a split with the position after each."""
-    reader = source.open(split, None)
+    reader = source.open(split, None, fence=0)
     status = SplitStatus.ACTIVE
     while status is not SplitStatus.FINISHED:
         batch = reader.read(records_max)
@@ -91,7 +91,7 @@ def check_every_record_once(
     for split, batches in zip(splits, per_split, strict=True):
         for index, (_, position) in enumerate(batches):
             rest = [value for values, _ in batches[index + 1 :] for value in values]
-            reader = source.open(split, position)
+            reader = source.open(split, position, fence=0)
             resumed = list(reader.read(1_000).values)
             reader.close()
 
@@ -142,7 +142,7 @@ def check_any_text(path: Path, text: str, pieces: int, most: int) -> None:
     source = CsvSource(pattern=str(path))
     values, aside = [], list[SetAside]()
     for split in source.splits(pieces):
-        with closing(source.open(split, None)) as reader:
+        with closing(source.open(split, None, fence=0)) as reader:
             status = SplitStatus.ACTIVE
             while status is not SplitStatus.FINISHED:
                 batch = reader.read(most)

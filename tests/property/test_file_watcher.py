@@ -102,7 +102,9 @@ class Folder:
     def step(self, records_max: int, *, dies: bool) -> SplitStatus:
         """Read and commit, or die before the commit."""
         if self.reader is None:
-            self.reader = self.watcher.open(self.share, pickle.loads(pickle.dumps(self.position)))
+            self.reader = self.watcher.open(
+                self.share, pickle.loads(pickle.dumps(self.position)), fence=0
+            )
         batch = self.reader.read(records_max)
         if dies:
             self.reader.close()

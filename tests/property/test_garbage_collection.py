@@ -283,7 +283,7 @@ class Endless(df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         return EndlessReader(self.rounds)
 
 

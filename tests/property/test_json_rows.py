@@ -84,7 +84,7 @@ def batches(
     reads: JsonRowsSource, split: FileSplit, position: int | None, records_max: int
 ) -> Iterator[SourceBatch]:
     status = SplitStatus.ACTIVE
-    with closing(reads.open(split, position)) as reader:
+    with closing(reads.open(split, position, fence=0)) as reader:
         while status is not SplitStatus.FINISHED:
             batch = reader.read(records_max)
             for each in batch.set_aside:
@@ -208,7 +208,7 @@ def test_a_float_can_be_the_event_time_and_too_large_a_number_is_refused(tmp_pat
     path = tmp_path / "rows.jsonl"
     path.write_text('{"at": 1.5}\n{"at": 1e40}\n')
     reads: Any = df.ReadFromJsonLines(path, rows=At, event_time="at", event_time_unit="ms")._source
-    with closing(reads.open(reads.splits(1)[0], None)) as reader:
+    with closing(reads.open(reads.splits(1)[0], None, fence=0)) as reader:
         assert list(reader.read(1).timestamps_us) == [1500]
         (large,) = reader.read(1).set_aside
     assert "without an event time" in str(large.error)
@@ -231,7 +231,7 @@ def test_text_can_be_the_event_time(tmp_path: Path) -> None:
     for batch_records in (1, 3):
         times_us: list[int] = []
         aside: list[df.SetAside] = []
-        with closing(reads.open(reads.splits(1)[0], None)) as reader:
+        with closing(reads.open(reads.splits(1)[0], None, fence=0)) as reader:
             for _ in range(8):
                 batch = reader.read(batch_records)
                 times_us += batch.timestamps_us

@@ -77,8 +77,8 @@ class Clocked(ScriptedSource):
         super().__init__(script)
         self.clock_us, self.signals = clock_us, signals
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
-        return _ClockedReader(super().open(split, position), self)
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
+        return _ClockedReader(super().open(split, position, fence=fence), self)
 
 
 class _ClockedReader(df.SourceReader):

@@ -40,8 +40,8 @@ class Clocked(ScriptedSource):
         super().__init__(script)
         self.clock_us = clock_us
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
-        return _ClockedReader(super().open(split, position), self.clock_us)
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
+        return _ClockedReader(super().open(split, position, fence=fence), self.clock_us)
 
 
 class _ClockedReader(df.SourceReader):

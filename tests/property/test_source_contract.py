@@ -205,7 +205,7 @@ class Journal(Source[str]):
     def splits(self, desired: int) -> Sequence[Any]:
         return [(0, 4), (4, 6)] if desired > 1 else [(0, 6)]
 
-    def open(self, split: Any, position: Any | None) -> SourceReader:
+    def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
         return JournalReader(split, position)
 
 
@@ -382,7 +382,7 @@ def test_a_source_that_breaks_a_rule_is_refused(
     broken_source = type(
         "BrokenSource",
         (Journal,),
-        {"open": lambda _, split, position: broken_reader(split, position), **source},
+        {"open": lambda _, split, position, *, fence: broken_reader(split, position), **source},
     )
 
     class Contract(SourceContract):

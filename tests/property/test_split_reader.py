@@ -32,7 +32,7 @@ class Timed(df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         return _TimedReader(self, position or 0)
 
 
@@ -167,7 +167,7 @@ class Scripted(df.SourceReader, df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
         again = Scripted(self._script, has_end=self._has_end)
         again._next = position or 0
         return again
@@ -230,7 +230,7 @@ def check_watermark(script: list[tuple[int, int]], *, has_end: bool) -> None:
     """Whatever the last batch says: when there will never be more, the end of time is left to the stream."""
     source = Scripted(script, has_end=has_end)
     backfill = SplitReader(source, 0, begin=SplitMark(), end=None, until_us=None, where="the read")
-    stream, stream_us = source.open(0, None), MIN_TIMESTAMP_US
+    stream, stream_us = source.open(0, None, fence=0), MIN_TIMESTAMP_US
     known_us = MIN_TIMESTAMP_US
     for number, (_, watermark_us) in enumerate(script, 1):
         is_end = has_end and number == len(script)

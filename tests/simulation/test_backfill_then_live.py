@@ -84,8 +84,8 @@ class _Growing(df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
-        return _GrowingReader(self._inner.open(split, position), position or 0)
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
+        return _GrowingReader(self._inner.open(split, position, fence=fence), position or 0)
 
 
 class _GrowingReader(df.SourceReader):

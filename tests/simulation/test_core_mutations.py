@@ -113,7 +113,9 @@ def restore_the_watermark_one_bundle_ahead(patch: Patch) -> None:
         if taken.row.position is not None and not split.is_finished:
             assert taken.row.split is not None
             position = decode_position(taken.row.position)
-            opened = computation._source.read.source.open(decode_split(taken.row.split), position)
+            opened = computation._source.read.source.open(
+                decode_split(taken.row.split), position, fence=0
+            )
             ahead = opened.read(1_000)
             owned.watermark_us = max(owned.watermark_us, ahead.watermark_us)
         return owned

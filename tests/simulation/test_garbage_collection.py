@@ -32,8 +32,8 @@ class GoesOn(ScriptedSource):
 
     is_bounded = False
 
-    def open(self, split: int, position: int | None) -> df.SourceReader:
-        return _Reader(super().open(split, position))
+    def open(self, split: int, position: int | None, *, fence: int) -> df.SourceReader:
+        return _Reader(super().open(split, position, fence=fence))
 
 
 class _Reader(df.SourceReader):

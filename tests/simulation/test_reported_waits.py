@@ -115,11 +115,11 @@ class Race(df.Source):
     def splits(self, desired: int) -> list[Any]:
         return [0, 1]
 
-    def open(self, split: Any, position: Any) -> Any:
+    def open(self, split: Any, position: Any, *, fence: int) -> Any:
         far = [Batch([1], [n * 10 * SECOND_US], n * 10 * SECOND_US) for n in range(40)]
         near = [Batch([1], [0], 0)]
         script = ScriptedSource(far if split == 0 else near)
-        return script.open(script.splits(1)[0], position)
+        return script.open(script.splits(1)[0], position, fence=0)
 
 
 def test_a_split_that_is_too_far_ahead_for_long_is_reported(

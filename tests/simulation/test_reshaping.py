@@ -254,7 +254,7 @@ class BusyBesideQuiet(ScriptedSource):
     def __init__(self) -> None:
         super().__init__([], [])
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return _BusyOrQuiet(split, position or 0)
 
 

@@ -83,8 +83,8 @@ class GatedSource(ScriptedSource):
         super().__init__(*scripts)
         self.gates = [0 for _ in scripts]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
-        return _GatedReader(self, split, super().open(split, position), position or 0)
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
+        return _GatedReader(self, split, super().open(split, position, fence=fence), position or 0)
 
 
 class _GatedReader(SourceReader):

@@ -34,9 +34,9 @@ class Race(df.Source):
     def splits(self, desired: int) -> list[Any]:
         return [0, 1]
 
-    def open(self, split: Any, position: Any) -> Any:
+    def open(self, split: Any, position: Any, *, fence: int) -> Any:
         script = self.scripts[split]
-        return script.open(script.splits(1)[0], position)
+        return script.open(script.splits(1)[0], position, fence=0)
 
 
 class Watched(SharedStore):

@@ -10,7 +10,7 @@ from tests.gated_sources import Gate
 def test_a_reader_waits_for_the_gate_and_loses_nothing(tmp_path: Path) -> None:
     source = ScriptedSource([Batch([n], [n], n) for n in range(10)])
     gate = Gate(path=tmp_path / "gate", records=3, records_per_second=1e9)
-    reader = gate.read("read", source, 0, None)
+    reader = gate.read("read", source, 0, None, 0)
     batches = [reader.read(1) for _ in range(8)]
     handed_over = [value for batch in batches for value in batch.values]
 
@@ -27,8 +27,8 @@ def test_a_reader_waits_for_the_gate_and_loses_nothing(tmp_path: Path) -> None:
 def test_a_reader_that_is_opened_anew_goes_on_where_the_other_was(tmp_path: Path) -> None:
     source = ScriptedSource([Batch([n], [n], n) for n in range(10)])
     gate = Gate(path=tmp_path / "gate", records=2, records_per_second=1e9)
-    first = gate.read("read", source, 0, None)
+    first = gate.read("read", source, 0, None, 0)
     position = [first.read(1) for _ in range(5)][-1].position
-    second = gate.read("read", source, 0, position)
+    second = gate.read("read", source, 0, position, 0)
 
     assert [value for _ in range(5) for value in second.read(1).values] == [2, 3]

@@ -171,6 +171,7 @@ class ReadToPoint:
             where=str(task.stage.root),
             max_ahead_us=read.max_ahead_us,
             began_us=end.now_us,
+            fence=self._writer.token,
         )
 
     @property

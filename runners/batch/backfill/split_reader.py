@@ -36,6 +36,7 @@ class SplitReader:
         where: names the read, for errors.
         max_ahead_us: how far the source's watermark may be ahead of ``began_us``; None: as far as it likes.
         began_us: when the reading began, for all who read the split.
+        fence: of the task that reads it.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class SplitReader:
         where: str,
         max_ahead_us: int | None = None,
         began_us: int | None = None,
+        fence: int = 0,
     ) -> None:
         self._open = partial(
-            opened, Read(source, max_ahead_us=max_ahead_us), split, began_us=began_us
+            opened, Read(source, max_ahead_us=max_ahead_us), split, began_us=began_us, fence=fence
         )
         self._end, self._until_us, self._where = end, until_us, where
         self.records, self.position = begin.records, begin.position

@@ -116,7 +116,7 @@ class SourceComputation:
         seen, deduplicator = None, self._source.deduplicator
         if deduplicator is not None:
             seen = SeenIds(self._ids, self._job, row.range_id, deduplicator, self.id_counts)
-        reader = opened(self._source.read, decode_split(row.split), position)
+        reader = opened(self._source.read, decode_split(row.split), position, fence=row.token)
         where = f"{row.range_id} of job {self._job}"
         committed = CommittedPositions(self._source.read.source, reader, where=where)
         # A former owner may have died between the commit and the notification.

@@ -54,9 +54,9 @@ class _Cut(Source):
     def splits(self, desired: int) -> Sequence[int]:
         return range(len(self._ends))
 
-    def open(self, split: int, position: Any | None) -> SourceReader:
+    def open(self, split: int, position: Any | None, *, fence: int) -> SourceReader:
         encoded, end = self._ends[split]
-        return _CutReader(self._inner.open(decode_split(encoded), None), end)
+        return _CutReader(self._inner.open(decode_split(encoded), None, fence=fence), end)
 
 
 class _CutReader(SourceReader):

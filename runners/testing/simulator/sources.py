@@ -14,8 +14,8 @@ from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from runners.testing.simulator.fault import SyncPoint
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-#: Label of the read, its source, split and position.
-Open = Callable[[str, Source, Any, Any], SourceReader]
+#: Label of the read, its source, split, position and fence.
+Open = Callable[[str, Source, Any, Any, int], SourceReader]
 
 
 def with_sources(graph: PipelineGraph, open_split: Open) -> PipelineGraph:
@@ -23,7 +23,7 @@ def with_sources(graph: PipelineGraph, open_split: Open) -> PipelineGraph:
 
     Args:
         graph: is not changed.
-        open_split: opens a reader, given label, source, split and position.
+        open_split: opens a reader, given label, source, split, position and fence.
     """
     transforms = [
         attrs.evolve(node, operation=_opened_by(node.label, node.operation, open_split))
@@ -81,8 +81,8 @@ class _Wrapped(Source):
     def splits(self, desired: int) -> Sequence[Any]:
         return self._inner.splits(desired)
 
-    def open(self, split: Any, position: Any | None) -> SourceReader:
-        return self._open(self._label, self._inner, split, position)
+    def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
+        return self._open(self._label, self._inner, split, position, fence)
 
 
 class FragileReader(SourceReader):
@@ -142,8 +142,8 @@ def fragile(
     """
     return with_sources(
         graph,
-        lambda label, source, split, position: FragileReader(
-            source.open(split, position),
+        lambda label, source, split, position, fence: FragileReader(
+            source.open(split, position, fence=fence),
             sync,
             records_max(),
             partial(on_batch, label, split),
@@ -172,7 +172,9 @@ class Promise:
         )
         return cls(is_kept=not is_shifted)
 
-    def watch(self, label: str, source: Source, split: Any, position: Any | None) -> SourceReader:
+    def watch(
+        self, label: str, source: Source, split: Any, position: Any | None, fence: int
+    ) -> SourceReader:
         """Open a reader of a split, every batch of which is looked at.
 
         Args:
@@ -180,9 +182,10 @@ class Promise:
             source: the source without faults.
             split: of the source.
             position: where to begin; None: at the start.
+            fence: of the owner.
         """
         del label
-        return _Watched(source.open(split, position), self)
+        return _Watched(source.open(split, position, fence=fence), self)
 
     def look(self, batch: SourceBatch, output_watermark_us: int, *, has_been_idle: bool) -> None:
         """Take in a batch that was read.

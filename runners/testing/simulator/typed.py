@@ -63,9 +63,9 @@ class TypedSource(Source):
         """The splits of the other source."""
         return self.inner.splits(desired)
 
-    def open(self, split: Any, position: Any | None) -> SourceReader:
+    def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
         """A reader."""
-        return _TypedReader(self, self.inner.open(split, position))
+        return _TypedReader(self, self.inner.open(split, position, fence=fence))
 
 
 class _TypedReader(SourceReader):

@@ -155,7 +155,7 @@ class Orders(df.Source[Sale]):
     def splits(self, desired: int) -> Sequence[Any]:
         return [0]
 
-    def open(self, split: Any, position: Any) -> Any:
+    def open(self, split: Any, position: Any, *, fence: int) -> Any:
         raise NotImplementedError
 
 

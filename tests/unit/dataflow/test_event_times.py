@@ -24,7 +24,7 @@ class Untimed(df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         raise AssertionError(desired)
 
-    def open(self, split: int, position: Any) -> df.SourceReader:
+    def open(self, split: int, position: Any, *, fence: int) -> df.SourceReader:
         raise AssertionError(split)
 
 

@@ -246,7 +246,7 @@ def test_create_takes_any_iterable(pipeline: df.Pipeline) -> None:
     pipeline | df.Create(values())
     (node,) = pipeline.graph().transforms
     operation: Any = node.operation
-    reader = operation.source.open(operation.source.splits(1)[0], None)
+    reader = operation.source.open(operation.source.splits(1)[0], None, fence=0)
     batch = reader.read(10)
 
     assert [1, 2] == list(batch.values)

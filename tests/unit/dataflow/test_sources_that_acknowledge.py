@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from dataflow.errors import InputError
+from dataflow.errors import InputError, PipelineError
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus, open_split
 from runners.direct import DirectRunner
 from windowing.timestamps import MIN_TIMESTAMP_US, US_PER_SECOND
@@ -29,7 +29,7 @@ class Numbers(Source[int]):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return NumbersReader(position or 0)
 
 
@@ -100,9 +100,21 @@ def test_a_reader_that_is_never_notified_is_refused() -> None:
         df.collect(df.Pipeline() | df.Read(Silent(), event_time=df.ARRIVAL_TIME))
 
 
+def test_a_source_that_takes_no_fence_is_refused() -> None:
+    class Unfenced(Numbers):
+        def open(self, split: int, position: int | None) -> SourceReader:  # type: ignore[override]
+            return NumbersReader(position or 0)
+
+    with pytest.raises(
+        PipelineError, match=r"Unfenced\.open cannot be called with .* a fence"
+    ) as e:
+        df.Read(Unfenced())
+    assert "open(self, split, position, *, fence)" in str(e.value)
+
+
 def test_what_is_no_reader_is_refused() -> None:
     class Broken(Numbers):
-        def open(self, split: int, position: int | None) -> Any:
+        def open(self, split: int, position: int | None, *, fence: int) -> Any:
             return None
 
     with pytest.raises(InputError, match="Broken has opened no SourceReader, but None"):

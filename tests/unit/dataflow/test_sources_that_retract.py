@@ -31,7 +31,7 @@ class Changes(Source[int]):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return _Reader(self._signs, self._at_us)
 
 

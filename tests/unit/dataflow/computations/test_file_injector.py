@@ -30,7 +30,7 @@ def watermarks(source: df.Source, reads: int, position: Any = None) -> list[list
     """What each split reports in turn, in seconds; the end of time is 10 ** 9."""
     described = []
     for split in source.splits(1):
-        reader = source.open(split, position)
+        reader = source.open(split, position, fence=0)
         batches = [reader.read(1) for _ in range(reads)]
         reader.close()
         described.append(
@@ -77,10 +77,10 @@ def test_an_expected_file_holds_the_watermark_until_it_was_read(tmp_path: Path) 
     source.check()
     first, second = source.splits(1)
     assert [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")] == [first.path, second.path]
-    waiting = source.open(second, None)
+    waiting = source.open(second, None, fence=0)
     batch = waiting.read(10)
     assert ([], 50 * US, SplitStatus.ACTIVE) == (batch.values, batch.watermark_us, batch.status)
-    reader = source.open(second, batch.position)
+    reader = source.open(second, batch.position, fence=0)
     assert 50 * US == reader.read(10).watermark_us
 
     write(tmp_path / "b.jsonl", 51, 52)
@@ -90,7 +90,7 @@ def test_an_expected_file_holds_the_watermark_until_it_was_read(tmp_path: Path) 
         assert ([{"time": 51}], 50 * US) == (batch.values, batch.watermark_us)
         assert SplitStatus.FINISHED is each.read(1).status
         each.close()
-    again = source.open(second, batch.position)
+    again = source.open(second, batch.position, fence=0)
     assert [{"time": 52}] == again.read(9).values
     again.close()
     assert source.is_bounded

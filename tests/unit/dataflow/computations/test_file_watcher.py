@@ -50,7 +50,7 @@ def opened() -> Iterator[Opened]:
     with ExitStack() as stack:
 
         def open_share(source: df.Source, position: Any = None) -> SourceReader:
-            reader = source.open(0, position)
+            reader = source.open(0, position, fence=0)
             stack.callback(reader.close)
             return reader
 

@@ -36,7 +36,7 @@ def arriving(source: df.Source, *instants_us: int) -> ArrivalTimeSource:
 
 def opened(source: ArrivalTimeSource, position: Any = None) -> df.SourceReader:
     (split,) = source.splits(1)
-    return source.open(split, position)
+    return source.open(split, position, fence=0)
 
 
 def read(reader: df.SourceReader, count: int, records: int = 1) -> list[df.SourceBatch]:
@@ -98,7 +98,7 @@ def test_what_is_read_again_happened_when_the_job_began() -> None:
     source = arriving(ScriptedSource(script), 7, 100, 200).repeatable()
     splits = pickle.loads(pickle.dumps(source.splits(1)))
     for _ in range(2):
-        reader = source.open(splits[0], None)
+        reader = source.open(splits[0], None, fence=0)
         batches = read(reader, 3)
 
         assert [7] == times(batches)

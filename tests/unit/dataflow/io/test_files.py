@@ -141,7 +141,7 @@ def test_a_file_that_becomes_shorter_is_an_error(tmp_path: Path, source_class: A
     source = source_class(pattern=path)
     (split,) = source.splits(1)
     write(tmp_path / "a", "1\n2\n")
-    reader = source.open(split, None)
+    reader = source.open(split, None, fence=0)
     with pytest.raises(df.InputError, match="became shorter"):
         reader.read(10)
     reader.close()
@@ -151,7 +151,7 @@ def test_event_times_and_the_watermark(tmp_path: Path) -> None:
     """The watermark stays behind the newest event time by the disorder; the end is the end."""
     path = write(tmp_path / "a.jsonl", "10\n30\n20\n40\n")
     source = JsonLinesSource(pattern=path, event_time=float, max_disorder_us=15_000_000)
-    reader = source.open(source.splits(1)[0], None)
+    reader = source.open(source.splits(1)[0], None, fence=0)
     first, second, third = (reader.read(count) for count in (2, 1, 5))
     reader.close()
 
@@ -163,7 +163,7 @@ def test_event_times_and_the_watermark(tmp_path: Path) -> None:
 
 def test_without_disorder_the_watermark_waits(tmp_path: Path) -> None:
     source = JsonLinesSource(pattern=write(tmp_path / "a", "10\n30\n"), event_time=float)
-    reader = source.open(source.splits(1)[0], None)
+    reader = source.open(source.splits(1)[0], None, fence=0)
 
     assert MIN_TIMESTAMP_US == reader.read(1).watermark_us
     reader.close()

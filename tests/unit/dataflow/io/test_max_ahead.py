@@ -176,7 +176,7 @@ def test_each_is_handed_over_or_set_aside_by_the_clock_alone(
         clock[0] = (1000 + shift) * US
         ceiling = limit + (shift if reader_of is source else 0)
         taken, aside, watermark_us = [], list[int](), None
-        with closing(reader_of.open(split, None)) as reader:
+        with closing(reader_of.open(split, None, fence=0)) as reader:
             status = SplitStatus.ACTIVE
             while status is not SplitStatus.FINISHED:
                 batch = reader.read(most)

@@ -46,7 +46,7 @@ def test_each_instant_comes_once_when_the_clock_has_reached_it(
     clock = ArrivalTime(lambda: now_us[0])
     source = PeriodicSource(start_us, start_us + length_us, interval_us, clock)
     (split,) = source.splits(4)
-    reader, watermark_us = source.open(split, None), start_us
+    reader, watermark_us = source.open(split, None, fence=0), start_us
     found: list[int] = []
     for at_us, records, is_new in [*reads, *[(1000, 5, False)] * 30]:
         now_us[0] = at_us
@@ -57,7 +57,7 @@ def test_each_instant_comes_once_when_the_clock_has_reached_it(
         watermark_us = batch.watermark_us
         found += batch.timestamps_us
         if is_new:
-            reader = source.open(split, batch.position)
+            reader = source.open(split, batch.position, fence=0)
 
     assert list(range(start_us, start_us + length_us, interval_us)) == found
     assert (SplitStatus.FINISHED, MAX_TIMESTAMP_US) == (batch.status, batch.watermark_us)
@@ -68,15 +68,15 @@ def test_it_begins_with_the_job_and_has_no_end_unless_given() -> None:
 
     assert [7] == source.splits(1)
     assert not source.is_bounded
-    assert [7] == source.open(7, None).read(5).timestamps_us
+    assert [7] == source.open(7, None, fence=0).read(5).timestamps_us
     assert not (df.Pipeline() | df.PeriodicImpulse()).is_bounded
 
 
 def test_batch_does_not_wait() -> None:
     source = PeriodicSource(0, 30, 10, ArrivalTime(lambda: 0))
 
-    assert [0] == source.open(0, None).read(9).timestamps_us
-    assert [0, 10, 20] == source.repeatable().open(0, None).read(9).timestamps_us
+    assert [0] == source.open(0, None, fence=0).read(9).timestamps_us
+    assert [0, 10, 20] == source.repeatable().open(0, None, fence=0).read(9).timestamps_us
     assert attrs.evolve(source, is_repeatable=True) == source.repeatable()
 
 

@@ -32,7 +32,7 @@ class Following(df.Source):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return _Reader(self.times_us, position or 0)
 
 
@@ -87,8 +87,8 @@ def test_what_is_right_is_not_late_behind_what_is_far_ahead(
 class Planning(Following):
     """Its watermark has nothing to do with the times of its records."""
 
-    def open(self, split: int, position: int | None) -> SourceReader:
-        reader = super().open(split, position)
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
+        reader = super().open(split, position, fence=fence)
         read = reader.read
 
         def planned(max_records: int) -> SourceBatch:

@@ -161,9 +161,9 @@ def test_a_script_goes_on_where_a_run_ended() -> None:
     source: Any = node.operation
     source = source.source
     (split,) = source.splits(8)
-    first = source.open(split, None).read(1)
+    first = source.open(split, None, fence=0).read(1)
 
-    assert [2] == list(source.open(split, first.position).read(1).values)
+    assert [2] == list(source.open(split, first.position, fence=0).read(1).values)
 
 
 def _graph(stream: TestStream) -> Any:

@@ -71,7 +71,7 @@ class Orders(df.Source[Sale]):
     def splits(self, desired: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: Any, position: Any) -> Any:
+    def open(self, split: Any, position: Any, *, fence: int) -> Any:
         raise NotImplementedError
 
 

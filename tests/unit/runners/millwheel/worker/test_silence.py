@@ -30,7 +30,7 @@ class Endless(df.Source):
     def splits(self, desired: int) -> list[int]:
         return [0]
 
-    def open(self, split: int, position: int | None) -> SourceReader:
+    def open(self, split: int, position: int | None, *, fence: int) -> SourceReader:
         return _EndlessReader(self, position or 0)
 
 
