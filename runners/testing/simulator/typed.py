@@ -50,11 +50,6 @@ class TypedSource(Source):
         return self.inner.has_arrival_order
 
     @property
-    def acknowledges(self) -> bool:
-        """Whether the other source does."""
-        return self.inner.acknowledges
-
-    @property
     def emits_retractions(self) -> bool:
         """Whether the other source retracts records."""
         return self.inner.emits_retractions
