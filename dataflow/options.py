@@ -62,6 +62,7 @@ class RunnerOptions(TypedDict, total=False):
     state_cache_bytes: int | None
     value_bytes_max: int
     balance: bool
+    gather: bool
     keep_late: DurationLike | None
     keep_dead: DurationLike | None
     records_per_second: float | None

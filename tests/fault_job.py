@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--gate", type=Path, required=True)
     options = parser.parse_args()
     runner = StreamingRunner(
-        job=options.job, store=options.store, master="local[2,4]", show_progress=False
+        job=options.job, store=options.store, master="local[2,4]", gather=False, show_progress=False
     )
     p = df.Pipeline(gate_at(options.gate).gated(runner))
     pipeline(options.records)(p)

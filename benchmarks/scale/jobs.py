@@ -19,11 +19,15 @@ ALL_IN_MEMORY = -1
 
 
 def runner(job: str, task: Task) -> StreamingRunner:
-    """Exactly once and strong productions; workers are threads of Spark's, more than cores if need be."""
+    """Exactly once and strong productions; workers are threads of Spark's, more than cores if need be.
+
+    All of them have ranges, whatever there is to do: how many there are is what is measured.
+    """
     return StreamingRunner(
         job=job,
         store=task.store,
         workers=task.workers,
+        gather=False,
         state_cache_bytes=None if task.cache_bytes == ALL_IN_MEMORY else task.cache_bytes,
         master=f"local[{max(CORES, task.workers)},4]",
         show_progress=False,

@@ -30,7 +30,9 @@ from runners.errors import (
 )
 from runners.millwheel.control.housekeeping import Housekeeper, Retention
 from runners.millwheel.master.balancer import Balancer
+from runners.millwheel.master.load_policy import PolicyOptions
 from runners.millwheel.master.master import Master
+from runners.millwheel.master.placement_policy import PlacementOptions
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.master.slots import MasterStatistics
 from runners.millwheel.master.witness import Witness
@@ -72,6 +74,8 @@ COUNT_INTERVAL_MS = 50
 _STOP_TIMEOUT_MS = 10_000
 #: Length of a reason in the line of progress; the whole of it is in the log and in the store.
 _REASON_CHARS_MAX = 100
+#: Of a gathered job whose workers keep all state in memory: what is more than this needs the memory of all of them.
+_STATE_BYTES_MAX = 256 << 20
 #: Spark jobs in a row that may end without having read or finished anything.
 _FRUITLESS_RUNS_MAX = 3
 
@@ -86,6 +90,7 @@ class StreamingJob:
         workers: the number of slots.
         options: of each worker.
         balance: whether ranges are moved and split to balance the load.
+        gather: whether one worker is given all ranges while it can carry the job.
         retention: how long late records and dead letters are kept.
         show_progress: whether a bar is shown.
     """
@@ -99,12 +104,13 @@ class StreamingJob:
         workers: int,
         options: WorkerOptions,
         balance: bool,
+        gather: bool,
         retention: Retention,
         show_progress: bool,
     ) -> None:
         self._prepared, self._context, self._keeper = prepared, context, keeper
         self._workers, self._options = workers, options
-        self._show_progress, self._balance = show_progress, balance
+        self._show_progress, self._balance, self._gather = show_progress, balance, gather
         self._retention = retention
         self._clock = SystemClock()
         self._cancelled, self._pausing = threading.Event(), threading.Event()
@@ -421,8 +427,7 @@ class StreamingJob:
         """
         fruitless, records_before, counted_ms = 0, 0, 0
         is_retracting = self._prepared.next is not None
-        is_balanced = self._balance and not is_retracting
-        balancer = Balancer(master, self._workers, self._clock) if is_balanced else None
+        balancer = None if is_retracting else self._balancer(master)
         while not (
             (master.is_done and not is_retracting)
             or desk.is_cancelled
@@ -435,7 +440,7 @@ class StreamingJob:
             relay.check()
             master.step(_MASTER_WAIT_MS)
             if balancer is not None:
-                balancer.step()
+                balancer.step(may_gather=not desk.has_moved)
             if master.failure is not None:
                 raise master.failure
             is_alive = spark_job.is_alive()
@@ -464,6 +469,17 @@ class StreamingJob:
                 )
             spark_job.start()
         return master.is_done and not is_retracting
+
+    def _balancer(self, master: Master) -> Balancer:
+        job = self._prepared.job.job
+        return Balancer(
+            master,
+            self._workers,
+            self._clock,
+            load=PolicyOptions() if self._balance else None,
+            placement=placement_options(self._options) if self._gather else None,
+            note=lambda reason: _LOG.info("job %s: %s", job, reason),
+        )
 
     def _stop(self, master: Master, spark_job: "_SparkJob") -> None:
         master.stop()
@@ -508,6 +524,14 @@ class _SparkJob:
             slots.mapPartitionsWithIndex(self._launch).count()
         except Exception as error:  # noqa: BLE001 - Spark's errors; the master decides what they mean
             self._error = error
+
+
+def placement_options(options: WorkerOptions) -> PlacementOptions:
+    """When the job is gathered: what one worker would keep in memory bounds the state with which it can be."""
+    cache_bytes = options.state_cache_bytes
+    return PlacementOptions(
+        state_bytes_max=_STATE_BYTES_MAX if cache_bytes is None else cache_bytes
+    )
 
 
 def _why(trouble: Trouble | None, gave_up: DataflowError | None) -> str:

@@ -55,6 +55,9 @@ class StreamingRunner:
             by default.
         balance: have the job move, split and merge key ranges by itself, by what they have to do
             (docs/how-to/run-a-stream.md).
+        gather: have one worker own all key ranges and splits while it can carry the job: a record waits for one commit
+            then, and not for two.  The job begins on all workers, and goes back to them when
+            one has too much to do (docs/how-to/run-a-stream.md).
         keep_late: how long records that came too late are kept in the store (`timedelta`, text, or seconds); how many
             they were is known for ever.  None: as long as the job.
         keep_dead: the same for dead letters.
@@ -84,6 +87,7 @@ class StreamingRunner:
         state_cache_bytes: int | None = 256 << 20,
         value_bytes_max: int = VALUE_BYTES_MAX,
         balance: bool = False,
+        gather: bool = True,
         keep_late: DurationLike | None = None,
         keep_dead: DurationLike | None = None,
         records_per_second: float | None = None,
@@ -125,7 +129,7 @@ class StreamingRunner:
             state_cache_bytes=state_cache_bytes,
             value_bytes_max=value_bytes_max,
         )
-        self._update, self._balance = update, balance
+        self._update, self._balance, self._gather = update, balance, gather
         self._retention = Retention.of(keep_late=keep_late, keep_dead=keep_dead)
 
     @property
@@ -177,6 +181,7 @@ class StreamingRunner:
                 workers=self._stream.workers,
                 options=self._worker_options,
                 balance=self._balance,
+                gather=self._gather,
                 retention=self._retention,
                 show_progress=self._stream.show_progress,
             )

@@ -51,7 +51,7 @@ def start(
     balance: bool = False,
 ) -> StreamingJob:
     runner = StreamingRunner(
-        job="job", store=dsn, master=master, balance=balance, show_progress=False
+        job="job", store=dsn, master=master, balance=balance, gather=False, show_progress=False
     )
     pipeline = df.Pipeline(gate.gated(runner))
     build(pipeline)

@@ -15,6 +15,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.load_policy import Change, MoveRange, PolicyOptions, SplitRange
 from runners.millwheel.master.master import Master
+from runners.millwheel.master.placement_policy import Placement
 from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -63,7 +64,7 @@ class BalancedCluster(simulator.SimulatedCluster):
     limits = WorkerOptions()
 
     def __init__(self, graph: PipelineGraph, seed: int, faults: Any) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[Change | Placement] = []
         super().__init__(
             graph,
             seed,
@@ -80,7 +81,7 @@ class BalancedCluster(simulator.SimulatedCluster):
         if self.balanced is not self.master:
             self.balanced = self.master
             self.balancer = Balancer(
-                self.master, SLOTS, self._driver_clock, OPTIONS, interval_ms=250
+                self.master, SLOTS, self._driver_clock, load=OPTIONS, interval_ms=250
             )
             self.balancer.changes = self.changes
         self._in_driver(self.balancer.step)

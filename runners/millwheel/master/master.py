@@ -190,6 +190,12 @@ class Master:
         return self._assignment.slots
 
     @property
+    def silence_ms(self) -> int:
+        """For how long nothing has come from the worker that has sent nothing for longest; 0: there is none."""
+        now_ms = self._clock.monotonic_ms()
+        return max((now_ms - each.last_seen_ms for each in self._slots if each.worker), default=0)
+
+    @property
     def key_ranges(self) -> Mapping[RangeId, KeyRange]:
         """What each key range covers."""
         return self._shapes.routing.keys

@@ -41,6 +41,8 @@ class RequestDesk:
         #: The number of the last request that it knows.
         self.latest = 0
         self.is_draining = self.is_cancelled = False
+        #: Whether a person has said where ranges are to be.
+        self.has_moved = False
 
     def inherit(self, found: Iterable[StoredRequest]) -> None:
         """Take in the requests that the store has when the driver starts."""
@@ -104,7 +106,7 @@ class RequestDesk:
         if range_id not in master.ranges:
             raise ShapeError(f"there is no range {range_id}")
         if verb is Verb.MOVE:
-            slot = int(arguments[1])
+            slot, self.has_moved = int(arguments[1]), True
             if not master.move([range_id], slot) and master.ranges[range_id] != slot:
                 raise ShapeError(
                     f"{range_id} is being moved to another worker, or being split or merged"

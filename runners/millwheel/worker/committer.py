@@ -98,6 +98,8 @@ class Committer:
         self._round, self._round_bytes = _Waiting(), 0
         #: Committed late records, dead letters and stragglers; and what the worker counts itself.
         self.counts: Counter[str] = Counter()
+        #: How long it has waited for the store, in milliseconds.
+        self.waited_ms = 0
 
     def commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
         """Commit a step, at the end of the round at the latest, and acknowledge the deliveries that it took in then.
@@ -207,8 +209,9 @@ class Committer:
         self._courier.acknowledge(waiting.channels)
 
     def _make_durable(self, step: WorkerStep) -> None:
-        production = production_of(self._job, step)
+        production, began_ms = production_of(self._job, step), self._clock.monotonic_ms()
         result = commit_or_resolve(self._store, production)
+        self.waited_ms += self._clock.monotonic_ms() - began_ms
         if not isinstance(result.outcome, Committed):
             raise self._stopped(result)
         note_committed(step)

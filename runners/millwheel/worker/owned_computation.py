@@ -82,7 +82,7 @@ def counts_of(computations: Iterable[Computation], committed: Mapping[str, int])
 
     Args:
         computations: all that the worker has.
-        committed: the counts of its `Committer`, by name: "read", "late", "dead" and "stragglers".
+        committed: the counts of its `Committer`, by name: "read", "late", "dead", "stragglers" and "long_ms".
     """
     ids, cells = IdCounts(), CacheCounts()
     loads: dict[RangeId, RangeLoad] = {}
@@ -97,6 +97,7 @@ def counts_of(computations: Iterable[Computation], committed: Mapping[str, int])
         records_late=committed["late"],
         records_dead=committed["dead"],
         stragglers=committed["stragglers"],
+        long_ms=committed["long_ms"],
         record_ids=ids,
         cell_cache=cells,
         loads=loads,

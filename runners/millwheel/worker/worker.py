@@ -88,6 +88,9 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Where other ranges have work, a range whose only work is to delete acknowledged productions waits so long.
 FLUSH_INTERVAL_MS = 1_000
+#: A round is long in which a worker is at work for so long, without the wait for its commit: it has much to do, since a
+#: round takes in whatever has come during the one before, and so grows with the load.
+LONG_ROUND_MS = 10
 
 
 @attrs.frozen(kw_only=True)
@@ -193,6 +196,7 @@ class Worker:
                 its master.
         """
         arrived = self._transport.receive(wait_ms)
+        began_ms, committing_ms = self._clock.monotonic_ms(), self._committer.waited_ms
         try:
             with collecting():
                 worked = self._round(arrived)
@@ -207,6 +211,9 @@ class Worker:
             # User code or input: the next worker would fail in the same way.
             self._fail(error)
             return False
+        took_ms = self._clock.monotonic_ms() - began_ms
+        if took_ms - (self._committer.waited_ms - committing_ms) >= LONG_ROUND_MS:
+            self._committer.counts["long_ms"] += took_ms
         self._reporter.report(
             self._ranges,
             is_busy=worked,

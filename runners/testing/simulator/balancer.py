@@ -21,7 +21,8 @@ def balance(master: Master, slots: int, dice: Dice, trace: Trace) -> None:
     random = dice.random
     if dice.strikes(Fault.MOVE):
         known = sorted(master.ranges)
-        ranges = random.sample(known, min(len(known), 1 + random.randrange(3)))
+        # All of them: the job is gathered, and whoever dies next may have everything.
+        ranges = random.sample(known, min(len(known), random.choice((1, 2, 3, len(known)))))
         slot = random.randrange(slots)
         trace.note("driver", f"moves {', '.join(map(str, ranges))} to slot {slot}")
         master.move(ranges, slot)

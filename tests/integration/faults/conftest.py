@@ -69,11 +69,15 @@ class FaultJob:
     records: int = 0
     running: StreamingJob | None = None
 
-    def start(self, *, records: int, dsn: str | None = None) -> StreamingJob:
+    def start(self, *, records: int, dsn: str | None = None, gather: bool = False) -> StreamingJob:
         """Run it, or go on with it; ``records`` are those of each split, and slow until `finish`."""
         self.records = records
         runner = StreamingRunner(
-            job=JOB, store=dsn or self.dsn, master=self.master, show_progress=False
+            job=JOB,
+            store=dsn or self.dsn,
+            master=self.master,
+            gather=gather,
+            show_progress=False,
         )
         p = df.Pipeline(gate_at(self.gate).gated(runner))
         pipeline(records)(p)

@@ -79,6 +79,30 @@ def test_killed_workers_are_replaced_within_seconds(faulty: FaultJob, watch: Wat
     assert max(recovery_s.values()) < within(WORKER_RECOVERY_S), recovery_s
 
 
+def test_a_killed_worker_that_has_everything_is_replaced(faulty: FaultJob, watch: Watch) -> None:
+    """kill -9 of the one worker of a gathered job, between commits and inside COMMIT; then it is gathered still."""
+    faulty.start(records=3_000, gather=True)
+    watch.wait(lambda: len(owners_of(watch)) == 1, what="gathering")
+    recovery_s = {}
+
+    (owner,) = owners_of(watch)
+    kill([process_of(owner)])
+    recovery_s["between commits"] = wait_for_successor(watch, owner, time.monotonic())
+
+    watch.wait_for_sources()
+    (owner,) = owners_of(watch)
+    with watch.closed_gate():
+        watch.wait_for_commits(1)
+        kill([process_of(owner)])
+    recovery_s["inside COMMIT"] = wait_for_successor(watch, owner, time.monotonic())
+    watch.wait_for_sources()
+    assert len(owners_of(watch)) == 1
+
+    faulty.finish()
+    print(f"recovery from kill -9 of the worker that has everything, in seconds: {recovery_s}")
+    assert max(recovery_s.values()) < within(WORKER_RECOVERY_S), recovery_s
+
+
 def test_a_stopped_worker_does_no_harm(faulty: FaultJob, watch: Watch) -> None:
     """SIGSTOP inside COMMIT until others have its ranges, then SIGCONT: all that it still does is fenced."""
     faulty.start(records=3_000)
@@ -99,7 +123,12 @@ def test_a_stopped_worker_does_no_harm(faulty: FaultJob, watch: Watch) -> None:
     assert recovery_s < within(STOPPED_RECOVERY_S)
 
 
+def owners_of(watch: Watch) -> set[str]:
+    """The workers that own ranges."""
+    return {row.owner for row in watch.fences().values() if row.owner}
+
+
 def is_shared(watch: Watch, gone: str) -> bool:
     """Whether two workers own ranges again, and the one that is gone none."""
-    owners = {row.owner for row in watch.fences().values()}
+    owners = owners_of(watch)
     return len(owners) == 2 and gone not in owners
