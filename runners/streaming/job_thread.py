@@ -526,8 +526,14 @@ class _SparkJob:
             self._error = error
 
 
-def placement_options(options: WorkerOptions) -> PlacementOptions:
-    """When the job is gathered: what one worker would keep in memory bounds the state with which it can be."""
+def placement_options(options: WorkerOptions) -> PlacementOptions | None:
+    """When a job is gathered whose workers have these options; None: never.
+
+    What one worker keeps in memory bounds the state with which it can have everything.  Where a computation does not
+    store what it has received, records may count twice when its ranges move, so they move only when somebody asks.
+    """
+    if not all(each.exactly_once for each in options.guarantees.values()):
+        return None
     cache_bytes = options.state_cache_bytes
     return PlacementOptions(
         state_bytes_max=_STATE_BYTES_MAX if cache_bytes is None else cache_bytes
