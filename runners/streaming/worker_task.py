@@ -28,6 +28,8 @@ from runners.worker_log import log_as
 
 #: Longest wait for a message when there is nothing to do: a message ends it, a new record or a rate limit does not.
 IDLE_WAIT_MS = 5
+#: The same of a worker without ranges, which has nothing to read either, and only reports that it lives.
+ABSENT_WAIT_MS = 50
 #: The same of a worker that has just had something to do: records come closely one after the other, or not at all.
 PAUSE_WAIT_MS = 1
 #: Between two times that a worker reports the same reason for waiting.
@@ -121,7 +123,8 @@ class StoreWaits:
 def _work(worker: Worker) -> None:
     parent, pauses = os.getppid(), 0
     while not worker.is_stopped:
-        wait_ms = IDLE_WAIT_MS if pauses > PAUSES_MAX else PAUSE_WAIT_MS
+        idle_ms = IDLE_WAIT_MS if worker.has_ranges else ABSENT_WAIT_MS
+        wait_ms = idle_ms if pauses > PAUSES_MAX else PAUSE_WAIT_MS
         worked = worker.step(wait_ms if pauses else 0)
         pauses = 0 if worked else pauses + 1
         if os.getppid() != parent:

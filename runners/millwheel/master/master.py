@@ -18,7 +18,7 @@ from runners.millwheel.control.shapes import MergeKeys, ShapeError, Shapes, Spli
 from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.deaths import Deaths
 from runners.millwheel.master.merges import Merges
-from runners.millwheel.master.pace import Pace
+from runners.millwheel.master.pace import SIGN_OF_LIFE_MS, Pace
 from runners.millwheel.master.slots import (
     MasterStatistics,
     Slot,
@@ -144,7 +144,7 @@ class Master:
                 is_draining=self._is_draining,
                 is_pausing=self.is_pausing or self._is_retracting,
             )
-            self._send_all(news, self._with_lease())
+            self._send_all(news, self._to_be_told())
 
     @property
     def is_listening(self) -> bool:
@@ -509,14 +509,21 @@ class Master:
         if slot.address is not None:
             self._transport.send(slot.address, encode(message))
 
-    def _with_lease(self) -> list[Slot]:
-        """The slots to which signs of life go: a worker that got them without its lease would never end itself.
+    def _to_be_told(self) -> list[Slot]:
+        """The slots to which news goes now; to a worker without ranges only as a sign of life.
 
-        While another worker lives, a worker that has lost its lease loses its slot too, and gets no messages any more.
-        But all of them can have lost it.
+        A worker that got them without its lease would never end itself.  While another worker lives, a worker that has
+        lost its lease loses its slot too, and gets no messages any more.  But all of them can have lost it.
         """
         now_ms = self._clock.monotonic_ms()
-        return [slot for slot in self._slots if slot.is_within_lease(now_ms)]
+        with_ranges = {*self._assignment.slots.values()}
+        found = []
+        for index, slot in enumerate(self._slots):
+            is_due = index in with_ranges or now_ms - slot.told_ms >= SIGN_OF_LIFE_MS
+            if is_due and slot.is_within_lease(now_ms):
+                slot.told_ms = now_ms
+                found.append(slot)
+        return found
 
     def _send_all(self, message: object, slots: Sequence[Slot] | None = None) -> None:
         blob = encode(message)

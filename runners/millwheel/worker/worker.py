@@ -173,6 +173,11 @@ class Worker:
         self._silence, self._is_received = Silence(clock), False
         self.is_stopped = False
 
+    @property
+    def has_ranges(self) -> bool:
+        """Whether it owns any."""
+        return bool(self._ranges)
+
     def start(self) -> None:
         """Set user code up and register with the master."""
         for computation in self._computations.values():
