@@ -144,7 +144,7 @@ class Master:
                 is_draining=self._is_draining,
                 is_pausing=self.is_pausing or self._is_retracting,
             )
-            self._send_all(news, self._to_be_told())
+            self._send_all(news, self._awaiting_news())
 
     @property
     def is_listening(self) -> bool:
@@ -509,7 +509,7 @@ class Master:
         if slot.address is not None:
             self._transport.send(slot.address, encode(message))
 
-    def _to_be_told(self) -> list[Slot]:
+    def _awaiting_news(self) -> list[Slot]:
         """The slots to which news goes now; to a worker without ranges only as a sign of life.
 
         A worker that got them without its lease would never end itself.  While another worker lives, a worker that has
@@ -519,9 +519,9 @@ class Master:
         with_ranges = {*self._assignment.slots.values()}
         found = []
         for index, slot in enumerate(self._slots):
-            is_due = index in with_ranges or now_ms - slot.told_ms >= SIGN_OF_LIFE_MS
+            is_due = index in with_ranges or now_ms - slot.sent_ms >= SIGN_OF_LIFE_MS
             if is_due and slot.is_within_lease(now_ms):
-                slot.told_ms = now_ms
+                slot.sent_ms = now_ms
                 found.append(slot)
         return found
 

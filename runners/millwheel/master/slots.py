@@ -24,7 +24,7 @@ class Slot:
     """One place for a worker, and the worker that is in it.
 
     Attributes:
-        told_ms: when its worker was last sent news.
+        sent_ms: when its worker was last sent news.
         expired: the worker that has lost its lease, until there is a new one.
         registered: the last workers that have registered.
         paused_ms: since when its worker reads nothing and has nothing on its way; None while that is not so.
@@ -34,7 +34,7 @@ class Slot:
     worker: str | None = None
     address: str | None = None
     last_seen_ms: int = 0
-    told_ms: int = 0
+    sent_ms: int = 0
     lease_ttl_ms: int = LEASE_TTL_MS
     expired: str | None = None
     registered: deque[str] = attrs.field(factory=lambda: deque(maxlen=FORMER_MAX))

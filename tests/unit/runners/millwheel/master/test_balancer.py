@@ -1,4 +1,4 @@
-"""Balancer: a master of workers that do as they are told gathers the ranges of a quiet job, and spreads them again."""
+"""Balancer: a master whose workers do what they are asked to gathers the ranges of a quiet job, and spreads them again."""
 
 import attrs
 

@@ -83,7 +83,7 @@ def test_who_has_no_ranges_is_sent_signs_of_life_and_not_every_watermark() -> No
     endpoints[1].send("master", encode(released))
     master.step()
     received(endpoints)
-    told = [0, 0]
+    sent = [0, 0]
     for number in range(100):
         report = Report(
             slot=0,
@@ -108,7 +108,7 @@ def test_who_has_no_ranges_is_sent_signs_of_life_and_not_every_watermark() -> No
         clock.advance(10)
         master.step()
         for slot, messages in enumerate(received(endpoints)):
-            told[slot] += sum(isinstance(each, Watermarks) for each in messages)
+            sent[slot] += sum(isinstance(each, Watermarks) for each in messages)
 
-    assert told[0] == 100
-    assert 1_000 // SIGN_OF_LIFE_MS - 1 <= told[1] <= 1_000 // SIGN_OF_LIFE_MS + 1
+    assert sent[0] == 100
+    assert 1_000 // SIGN_OF_LIFE_MS - 1 <= sent[1] <= 1_000 // SIGN_OF_LIFE_MS + 1
