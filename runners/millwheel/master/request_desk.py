@@ -106,11 +106,12 @@ class RequestDesk:
         if range_id not in master.ranges:
             raise ShapeError(f"there is no range {range_id}")
         if verb is Verb.MOVE:
-            slot, self.has_moved = int(arguments[1]), True
+            slot = int(arguments[1])
             if not master.move([range_id], slot) and master.ranges[range_id] != slot:
                 raise ShapeError(
                     f"{range_id} is being moved to another worker, or being split or merged"
                 )
+            self.has_moved = True
             return (
                 lambda: master.ranges.get(range_id) == slot and master.is_stable(range_id),
                 f"{range_id} is in slot {slot}",

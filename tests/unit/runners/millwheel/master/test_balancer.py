@@ -1,4 +1,4 @@
-"""Balancer: a master whose workers do what they are asked to gathers the ranges of a quiet job, and spreads them again."""
+"""Balancer: a master whose workers do what they are asked to gathers a quiet job, and spreads it again."""
 
 import attrs
 
@@ -8,8 +8,10 @@ from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.balancer import INTERVAL_MS, Balancer
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.placement_policy import PlacementOptions
+from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.requests import Request, StoredRequest, Verb
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.wire.messages import (
     Assign,
@@ -148,6 +150,18 @@ def test_where_somebody_has_moved_ranges_they_stay() -> None:
     job.run(20)
 
     assert (min(job.sizes) > 0, job.notes) == (True, [])
+
+
+def test_a_request_to_move_a_range_is_one_that_somebody_has_made() -> None:
+    job = Workers()
+    desk = RequestDesk(job.master, job.clock)
+    job.run(2)
+    refused = Request(Verb.MOVE, ("group[0]", str(SLOTS)))
+    desk.on_requests([StoredRequest(number=1, request=refused)])
+    assert not desk.has_moved
+    desk.on_requests([StoredRequest(number=2, request=Request(Verb.MOVE, ("group[0]", "1")))])
+
+    assert desk.has_moved
 
 
 def test_nothing_is_gathered_while_a_worker_is_missing() -> None:
