@@ -159,11 +159,16 @@ class Page:
             self._entries = loads(self._packed)
         return self._entries
 
-    def change(self) -> Any:
-        """What is in it, to be changed at once."""
-        entries = self.entries
-        self._packed = None
-        return entries
+    def changing(self) -> "Page":
+        """The page that stands for it from here on, of which the entries can be changed at once.
+
+        It is another one where the store may have this one, which is known by its identity then.
+        """
+        if self._packed is None:
+            return self
+        page = Page(self.entries)
+        page.measured = self.measured
+        return page
 
     def pack(self) -> bytes:
         """What is in it as bytes.

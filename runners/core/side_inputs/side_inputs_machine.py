@@ -12,26 +12,34 @@ its last instant.  An element waits until all of its views are there.
   once, with the views that are there now, where a side input is retracted; with those that were there when it went on,
   where none is.
 * Nothing is kept of a window that has expired: of elements those that were emitted, of side inputs the view.
+* A view that is not the newest one is kept as long as an element is, that will be retracted with it.
 
 The cell of a shard is one for all windows (a `KeyedState`), as a view may belong to many.  It is changed, and written
 where state is durable, when a pane comes, when an element begins to wait, and where elements may be retracted; an
-element that finds its views changes nothing.  In a stream elements that wait, and views, are in pages as soon as they
-are large (`dataflow.paged_state`), so that what is written is what has changed; but for views that what was emitted is
-kept with.  What is read of a view is what user code looks up in it (`large_views`), until the next step begins.
+element that finds its views changes nothing.  In a stream elements that wait or were emitted, and views, are in pages
+as soon as they are large (`dataflow.paged_state`), so that what is written is what has changed.  What is read of a view
+is what user code looks up in it (`large_views`), until the next step begins.
+
+**Versions.**  Each pane that replaces a view gives its window another version of the view.  Elements are kept with the
+numbers of these, and not with views (`emitted_elements`).  Where a side input is retracted they need no number: they
+have always the newest version, as whoever had the former one has been said again.
 
 Reads no clock, touches no store, calls no user code but window functions.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
 from functools import lru_cache, partial
+from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 from dataflow.element_digests import element_digest
 from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
-from dataflow.paged_state import FEW, Paged, PagedBag, SizeWatch
+from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch
 from dataflow.serialization import dumps
-from dataflow.views import View, ViewForm, WithViews
+from dataflow.views import LargeContents, View, ViewForm, WithViews
 from runners.core.ground.cells import (
     CellId,
     Effects,
@@ -45,6 +53,15 @@ from runners.core.ground.cells import (
 from runners.core.partials.folding import is_remembered
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
+from runners.core.side_inputs.emitted_elements import (
+    Entry,
+    FormerVersions,
+    add,
+    drop_all,
+    entries_of,
+    said_again,
+    take,
+)
 from runners.core.side_inputs.large_views import LargeElements, PairsByKey, view_in_pages
 from runners.core.stateful.cell_pages import CellPages, NeedPages, PagesInPassing, all_are_there
 from runners.core.stateful.keyed_state import KeyedState
@@ -59,8 +76,17 @@ Cells = MutableMapping[CellId, Any]
 _Place = tuple[int, Window]
 
 #: What the cell of a shard has, by name: views by side input and window; the elements that wait, those that were
-#: emitted and may be retracted, and the holds on the watermark of both, by their windows.
-VIEWS, WAITING, EMITTED, HOLDS = "views", "waiting", "emitted", "holds"
+#: emitted and may be retracted (`emitted_elements`), and the holds on the watermark of both, by their windows.
+VIEWS, WAITING, KEPT, HOLDS = "views", "waiting", "kept", "holds"
+#: Of each view the number of its version, and, where it is in pages, a digest of its contents; former views by side
+#: input, window and version; and by windows of elements, how many of these depend on which versions.
+VERSIONS, FORMER, USES = "versions", "former", "uses"
+#: What earlier versions of this package have in place of `KEPT`: elements with their views.
+EMITTED = "emitted"
+
+#: What a view that was never replaced has for its version, and one that is not there yet.
+_FIRST: tuple[int, bytes | None] = (0, None)
+_DIGEST_BYTES = 16
 
 #: The windows of elements whose side windows are remembered.
 _WINDOWS_MAX = 4_096
@@ -87,10 +113,14 @@ class SideInputsMachine:
         #: Whether elements wait for the last pane that is on time.
         self.waits_for_end = is_replay or operation.waits_for_end
         #: Whether what was emitted is kept, because it may be retracted with what it had been emitted with.
-        self.remembers = graph.pcollections[output].retracted_by is not None and (
-            any(side.is_retracted or not side.fires_once for side in self.sides)
-            or is_remembered(graph, node)
+        is_retractable = graph.pcollections[output].retracted_by is not None
+        #: Whether code behind it keeps what it returned for each element, until that is retracted.
+        self.is_remembered = is_retractable and is_remembered(graph, node)
+        self.remembers = self.is_remembered or (
+            is_retractable and any(side.is_retracted or not side.fires_once for side in self.sides)
         )
+        #: The side inputs of which elements that were emitted may have other versions than the newest.
+        self.versioned = [number for number, side in enumerate(self.sides) if not side.is_retracted]
         lateness_us = self.strategy.allowed_lateness_us
         self._lateness_us = [max(lateness_us, side.allowed_lateness_us) for side in self.sides]
         #: The view of each side input where there is nothing.
@@ -207,8 +237,8 @@ class _Step:
         self._begun: set[CellId] = set()
         #: The cells that have new panes, or of which time has passed; with the views before the panes.
         self._changed: dict[CellId, dict[_Place, View | Paged | None]] = {}
-        #: The views in pages that elements are emitted with, and their pages.
-        self._given: dict[tuple[CellId, _Place], tuple[View, PagesInPassing]] = {}
+        #: The views in pages that elements are emitted with, by cell, place and version; and their pages.
+        self._given: dict[tuple[CellId, _Place, int], tuple[View, PagesInPassing]] = {}
 
     def take_panes(self, cell_id: CellId, window: Window, panes: Iterable[Input]) -> None:
         """Note panes of side inputs; `follow` does what follows from them.
@@ -231,25 +261,35 @@ class _Step:
             self._changed.setdefault(cell_id, {}).setdefault(place, known)
             is_news = sign < 0 or contents or self._machine.sides[number].is_cumulative
             if known is None or is_news:
-                _drop(known)
-                _unmeasured(self._cells[cell_id], place)
                 # A pane that is retracted and not replaced leaves nothing.
                 views[place] = View(contents if sign > 0 else [])
 
     def follow(self) -> None:
         """Retract and say again what has been emitted with views that have changed; emit what has waited for them."""
         for cell_id, before in self._changed.items():
-            cell = self._cells[cell_id]
-            views = cell.values[VIEWS]
-            for place, view in before.items():
-                now = views[place]
-                # One in pages depends on nothing that was emitted.
-                if now is not view and _are_equal(view, now):
-                    views[place] = view
-            changed = [place for place, view in before.items() if views[place] is not view]
-            self._put_into_pages(cell_id, cell, changed)
-            self._retract(cell_id, changed)
+            changed = [each for each in before.items() if self._is_replaced(cell_id, *each)]
+            self._put_into_pages(cell_id, self._cells[cell_id], [place for place, _ in changed])
+            self._retract(cell_id, {place for place, _ in changed})
             self._release(cell_id)
+
+    def _is_replaced(self, cell_id: CellId, place: _Place, before: View | Paged | None) -> bool:
+        """Whether a view is another one now, which has a version of its own then."""
+        cell = self._cells[cell_id]
+        views, now = cell.values[VIEWS], cell.values[VIEWS][place]
+        version, digest = cell.values.get(VERSIONS, {}).get(place, _FIRST)
+        if now is before:
+            return False
+        packed = dumps(now.contents) if before is not None else b""
+        if digest == _digest(packed) or (
+            isinstance(before, View) and dumps(before.contents) == packed
+        ):
+            views[place] = before
+            return False
+        _unmeasured(cell, place)
+        self._part(cell_id, VERSIONS)[place] = version + 1, None
+        if before is not None:
+            self._part(cell_id, FORMER)[*place, version] = before
+        return True
 
     def take(self, cell_id: CellId, window: Window, inputs: list[Input]) -> None:
         """Emit elements that have their views, and keep the others.
@@ -289,6 +329,7 @@ class _Step:
             self._forget_expired(cell_id, self._cells[cell_id])
         for cell_id in list(self._effects.touched):
             cell = self._cells[cell_id]
+            self._drop_unused(cell_id, cell)
             if self._machine.page_bytes is not None:
                 self._resize(cell_id, cell, self._machine.page_bytes)
             for name in [name for name, part in cell.values.items() if not part]:
@@ -307,15 +348,37 @@ class _Step:
         cell: KeyedState | None = self._cells.get(cell_id)
         if cell is not None and cell_id not in self._begun:
             self._begun.add(cell_id)
-            paged = {
-                _state(name, place): each
-                for name in (WAITING, VIEWS)
-                for place, each in cell.values.get(name, {}).items()
-                if isinstance(each, Paged)
-            }
+            if EMITTED in cell.values:
+                self._take_over(cell)
+            values, found = cell.values, dict[Any, Any]()
+            for name in (WAITING, KEPT):
+                found.update(
+                    (_state(name, each), held) for each, held in values.get(name, {}).items()
+                )
+            for place, view in values.get(VIEWS, {}).items():
+                found[_state(VIEWS, place, _version(cell, place))] = view
+            for (number, window, version), view in values.get(FORMER, {}).items():
+                found[_state(VIEWS, (number, window), version)] = view
+            paged = {state: each for state, each in found.items() if isinstance(each, Paged)}
             if paged:
                 self._pages_of(cell_id, cell).bind(paged)
         return cell
+
+    def _take_over(self, cell: KeyedState) -> None:
+        """Keep elements as they are kept now, where they were stored each with its views."""
+        values, machine = cell.values, self._machine
+        kept, uses = values.setdefault(KEPT, {}), values.setdefault(USES, {})
+        versions = FormerVersions(values.get(VIEWS, {}), values.setdefault(FORMER, {}))
+        for window, emitted in values.pop(EMITTED).items():
+            places = list(enumerate(machine.side_windows(window)))
+            numbered = [places[number] for number in machine.versioned]
+            entries = entries_of(emitted, window, partial(versions.of, numbered))
+            uses[window] = dict(Counter(each for found in entries.values() for _, each in found))
+            kept[window] = (
+                entries if machine.is_retracted else list(chain.from_iterable(entries.values()))
+            )
+        if not machine.versioned:
+            del values[USES]
 
     def _pages_of(self, cell_id: CellId, cell: KeyedState) -> CellPages:
         if cell.pages is None:
@@ -325,24 +388,36 @@ class _Step:
 
     def _resize(self, cell_id: CellId, cell: KeyedState, page_bytes: int) -> None:
         """Put elements that wait, and views, into pages where they are large."""
-        waiting = cell.values.get(WAITING, {})
-        for window, elements in waiting.items():
-            if isinstance(elements, Paged):
-                elements.resize(page_bytes)
-            elif len(elements) >= FEW:
-                sizes = cell.sizes = cell.sizes or {}
-                nbytes = sizes.setdefault(window, SizeWatch()).nbytes(elements)
-                if nbytes is not None and nbytes > page_bytes:
-                    pages, state = self._pages_of(cell_id, cell), _state(WAITING, window)
-                    waiting[window] = PagedBag.of(elements, pages, state, nbytes, page_bytes)
+        for name in (WAITING, KEPT):
+            kind = PagedMap if name == KEPT and self._machine.is_retracted else PagedBag
+            part = cell.values.get(name, {})
+            for window, elements in part.items():
+                if isinstance(elements, Paged):
+                    part[window] = elements.resize(page_bytes)
+                elif len(elements) >= FEW:
+                    sizes = cell.sizes = cell.sizes or {}
+                    nbytes = sizes.setdefault((name, window), SizeWatch()).nbytes(elements)
+                    if nbytes is not None and nbytes > page_bytes:
+                        pages, state = self._pages_of(cell_id, cell), _state(name, window)
+                        part[window] = kind.of(elements, pages, state, nbytes, page_bytes)
         self._put_into_pages(cell_id, cell, cell.values.get(VIEWS, ()))
         if cell.pages is not None:
-            self._effects.touched.update(cell.pages.take_touched())
+            touched = cell.pages.take_touched()
+            self._effects.touched.update(touched)
+            if self._machine.is_remembered:
+                self._unpack(touched)
+
+    def _unpack(self, page_ids: Iterable[CellId]) -> None:
+        """Have pages of elements packed again: code behind it will change what they remember in this step."""
+        for page_id in page_ids:
+            page = self._cells.get(page_id)
+            if isinstance(page, Page) and isinstance(page_id, PageId) and page_id.state[0] == KEPT:
+                self._cells[page_id] = page.changing()
 
     def _put_into_pages(self, cell_id: CellId, cell: KeyedState, places: Iterable[_Place]) -> None:
-        """Put views into pages where they are large, unless what was emitted is kept with them."""
+        """Put views into pages where they are large."""
         machine = self._machine
-        if machine.page_bytes is None or machine.remembers:
+        if machine.page_bytes is None:
             return
         views = cell.values.get(VIEWS, {})
         for place in places:
@@ -354,31 +429,45 @@ class _Step:
             if nbytes is None or nbytes <= machine.page_bytes:
                 continue
             pages, form = self._pages_of(cell_id, cell), machine.forms[place[0]]
-            state, contents = _state(VIEWS, place), view.contents
+            version, contents = _version(cell, place), view.contents
+            state = _state(VIEWS, place, version)
             paged = view_in_pages(contents, form, pages, state, nbytes, machine.page_bytes)
+            self._part(cell_id, VERSIONS)[place] = version, _digest(dumps(contents))
             views[place] = paged
             if isinstance(paged, PagedBag) and form is not ViewForm.ITERABLE:
                 paged.made = view
 
-    def _view(self, cell_id: CellId, place: _Place, known: Any) -> View:
-        """A view in pages, as elements are emitted with it."""
+    def _view(self, cell_id: CellId, place: _Place, version: int) -> View:
+        """A version of a view, as elements are emitted with it."""
+        cell = self._cells.get(cell_id)
+        known: Any = None
+        if cell is not None and version == _version(cell, place):
+            known = cell.values.get(VIEWS, {}).get(place)
+        elif cell is not None:
+            known = cell.values.get(FORMER, {}).get((*place, version))
+        if not isinstance(known, Paged):
+            return known or self._machine.empty[place[0]]
         form = self._machine.forms[place[0]]
         if isinstance(known, PagedBag) and form is not ViewForm.ITERABLE:
             if known.made is None:
                 known.made = View(list(known))
             made: View = known.made
             return made
-        given = self._given.get((cell_id, place))
+        given = self._given.get((cell_id, place, version))
         if given is None:
-            pages = self._in_passing(cell_id, place, known.size)
-            is_bag = isinstance(known, PagedBag)
-            contents = LargeElements(known, pages) if is_bag else PairsByKey(known, pages)
+            assert isinstance(known, PagedBag | PagedMap)
+            pages = self._in_passing(cell_id, _state(VIEWS, place, version), known.size)
+            contents: LargeContents = (
+                LargeElements(known, pages)
+                if isinstance(known, PagedBag)
+                else PairsByKey(known, pages)
+            )
             view = View(list(contents) if form is None else contents)
-            given = self._given[cell_id, place] = view, pages
+            given = self._given[cell_id, place, version] = view, pages
         return given[0]
 
-    def _in_passing(self, cell_id: CellId, place: _Place, size: int) -> PagesInPassing:
-        machine, state = self._machine, _state(VIEWS, place)
+    def _in_passing(self, cell_id: CellId, state: Any, size: int) -> PagesInPassing:
+        machine = self._machine
         step = machine.steps
         return PagesInPassing(
             size,
@@ -397,38 +486,82 @@ class _Step:
         for place in places:
             number, window = place
             is_over = _end_us(window) <= self._watermark_us
-            view = known.get(place)
             is_early = self._machine.waits_for_end and not self._machine.sides[number].fires_once
-            if not is_over and (view is None or is_early):
+            if not is_over and (place not in known or is_early):
                 return None
-            if isinstance(view, Paged):
-                view = self._view(cell_id, place, view)
-            found.append(view or self._machine.empty[number])
+            found.append(self._view(cell_id, place, 0 if cell is None else _version(cell, place)))
         return tuple(found)
 
-    def _retract(self, cell_id: CellId, changed: Iterable[tuple[int, Window]]) -> None:
-        """Retract what was emitted with views that have changed, and say it again with those that are there now."""
-        sides = self._machine.sides
-        retracted = {place for place in changed if sides[place[0]].is_retracted}
+    def _versions(self, cell_id: CellId, places: Sequence[_Place]) -> tuple[int, ...]:
+        """The newest versions of views, of the side inputs of which elements may have others."""
         cell = self._cells[cell_id]
-        if not retracted or EMITTED not in cell.values:
+        return tuple([_version(cell, places[number]) for number in self._machine.versioned])
+
+    def _views_of(
+        self,
+        cell_id: CellId,
+        places: Sequence[_Place],
+        versions: Sequence[int],
+        changed: Collection[_Place] = (),
+    ) -> tuple[View, ...]:
+        """The views that an element was emitted with.
+
+        Args:
+            cell_id: of the shard.
+            places: of the views.
+            versions: that the element is kept with.
+            changed: the views that have another version than when the element was emitted.
+        """
+        cell = self._cells[cell_id]
+        found = [_version(cell, place) - (place in changed) for place in places]
+        for number, version in zip(self._machine.versioned, versions, strict=True):
+            found[number] = version
+        return tuple([self._view(cell_id, *each) for each in zip(places, found, strict=True)])
+
+    def _retract(self, cell_id: CellId, changed: Collection[_Place]) -> None:
+        """Retract what was emitted with views that have changed, and say it again with those that are there now."""
+        machine, cell = self._machine, self._cells[cell_id]
+        retracted = {place for place in changed if machine.sides[place[0]].is_retracted}
+        if not retracted or KEPT not in cell.values:
             return
-        for window, by_digest in cell.values[EMITTED].items():
-            places = tuple(enumerate(self._machine.side_windows(window)))
+        for window, entries in cell.values[KEPT].items():
+            places = tuple(enumerate(machine.side_windows(window)))
             if retracted.isdisjoint(places):
                 continue
             views = self._views(cell_id, places)
             assert views is not None, "a view has gone"
-            for emitted in by_digest.values():
-                for index, former in enumerate(emitted):
-                    self._effects.emit_retractable(former, -1)
-                    emitted[index] = EmittedPane(
-                        WithViews(former.value.element, views),
-                        former.timestamp_us,
-                        former.window,
-                        former.pane,
-                    )
-                    self._effects.emit_retractable(emitted[index])
+            versions = self._versions(cell_id, places)
+            uses: dict[tuple[int, ...], int] = {}
+            former = lru_cache(partial(self._views_of, cell_id, places, changed=retracted))
+            say = partial(self._say_again, former, views, versions, uses)
+            cell.values[KEPT][window] = said_again(entries, say)
+            if versions:
+                self._part(cell_id, USES)[window] = uses
+
+    def _say_again(
+        self,
+        former: Callable[[tuple[int, ...]], tuple[View, ...]],
+        views: tuple[View, ...],
+        versions: tuple[int, ...],
+        uses: dict[tuple[int, ...], int],
+        entry: Entry,
+    ) -> Entry:
+        """Retract an element that is kept, and emit it with other views; returns what is kept of it from here on."""
+        emitted, known = entry
+        self._say(emitted, former(known), -1)
+        if known != versions or self._machine.is_remembered:
+            emitted = EmittedPane(emitted.value, emitted.timestamp_us, emitted.window, emitted.pane)
+            entry = emitted, versions
+        _count(uses, versions, +1)
+        self._say(emitted, views)
+        return entry
+
+    def _say(self, emitted: EmittedPane, views: tuple[View, ...], sign: int = +1) -> None:
+        """Emit an element that is kept, or retract it."""
+        value = WithViews(emitted.value, views)
+        effects = self._effects
+        effects.emit(value, emitted.timestamp_us, emitted.window, emitted.pane, sign)
+        effects.emitted_panes.append(emitted)
 
     def _release(self, cell_id: CellId) -> None:
         """Emit the elements that have waited, as far as their views are there."""
@@ -440,8 +573,8 @@ class _Step:
             if views is not None:
                 elements = waiting.pop(window)
                 self._emit(cell_id, window, list(elements), views)
-                _drop(elements)
-                _unmeasured(cell, window)
+                drop_all([elements])
+                _unmeasured(cell, (WAITING, window))
 
     def _emit(
         self,
@@ -459,20 +592,46 @@ class _Step:
             effects.panes += panes
             effects.signs += signs
             return
-        is_kept = self._machine.strategy.expiry_us(window) > self._watermark_us
-        emitted = self._part(cell_id, EMITTED).setdefault(window, {}) if is_kept else {}
+        if self._machine.strategy.expiry_us(window) <= self._watermark_us:
+            for value, at, pane, sign in elements:
+                self._say(EmittedPane(value, at, window, pane), views, sign)
+            return
+        self._emit_and_keep(cell_id, window, elements, views)
+        self._hold(cell_id, window, min(at for _, at, _, _ in elements))
+        self._set_timer_by(cell_id, _end_us(window))
+        self._set_timer_by(cell_id, self._machine.strategy.expiry_us(window))
+
+    def _emit_and_keep(
+        self,
+        cell_id: CellId,
+        window: Window,
+        elements: Sequence[Input],
+        views: tuple[View, ...],
+    ) -> None:
+        machine, kept = self._machine, self._part(cell_id, KEPT)
+        if window not in kept:
+            kept[window] = {} if machine.is_retracted else []
+        places = tuple(enumerate(machine.side_windows(window)))
+        versions = self._versions(cell_id, places)
+        uses = self._part(cell_id, USES).setdefault(window, {}) if versions else None
         for value, at, pane, sign in elements:
-            made = EmittedPane(WithViews(value, views), at, window, pane)
-            digest = element_digest((at, value)) if self._machine.is_retracted else 0
-            if sign < 0:
-                made = _taken(emitted, digest, value) or made
-            elif is_kept:
-                emitted.setdefault(digest, []).append(made)
-            effects.emit_retractable(made, sign)
-        if is_kept:
-            self._hold(cell_id, window, min(at for _, at, _, _ in elements))
-            self._set_timer_by(cell_id, _end_us(window))
-            self._set_timer_by(cell_id, self._machine.strategy.expiry_us(window))
+            entry: Entry = EmittedPane(value, at, window, pane), versions
+            seen = views
+            digest = element_digest((at, value)) if machine.is_retracted else None
+            if sign > 0:
+                add(kept[window], digest, entry)
+            else:
+                assert digest is not None, "an element is retracted that cannot be"
+                found = take(kept[window], digest, value)
+                if found is None:
+                    # Nobody knows when it was emitted.
+                    self._say(entry[0], views, sign)
+                    continue
+                entry = found
+                seen = self._views_of(cell_id, places, entry[1])
+            if uses is not None:
+                _count(uses, entry[1], sign)
+            self._say(entry[0], seen, sign)
 
     def _note_late(self, cell_id: CellId, window: Window, inputs: Sequence[Input]) -> None:
         for (_, value), at, _, sign in inputs:
@@ -516,51 +675,89 @@ class _Step:
 
     def _forget_expired(self, cell_id: CellId, cell: KeyedState) -> None:
         now_us, machine, values = self._watermark_us, self._machine, cell.values
-        views, emitted = values.get(VIEWS, {}), values.get(EMITTED, {})
+        views, kept = values.get(VIEWS, {}), values.get(KEPT, {})
         for place in [each for each in views if machine.expiry_us(*each) <= now_us]:
+            version = _version(cell, place)
             self._part(cell_id, VIEWS)
-            if (cell_id, place) in self._given:
-                self._given[cell_id, place][1].leave()
-            _drop(views.pop(place))
+            values.get(VERSIONS, {}).pop(place, None)
+            self._drop_view(cell_id, place, version, views.pop(place))
             _unmeasured(cell, place)
-        for window in [each for each in emitted if machine.strategy.expiry_us(each) <= now_us]:
-            self._part(cell_id, EMITTED)
-            del emitted[window]
+        for window in [each for each in kept if machine.strategy.expiry_us(each) <= now_us]:
+            self._part(cell_id, KEPT)
+            drop_all([kept.pop(window)])
+            values.get(USES, {}).pop(window, None)
+            _unmeasured(cell, (KEPT, window))
         holds, waiting = values.get(HOLDS, {}), values.get(WAITING, {})
         for window in list(holds):
             # In the global window a hold would keep the watermark for ever.
-            may_be_on_time = window in emitted and now_us < window.end_us < MAX_TIMESTAMP_US
+            may_be_on_time = window in kept and now_us < window.end_us < MAX_TIMESTAMP_US
             if window not in waiting and not may_be_on_time:
                 self._part(cell_id, HOLDS)
                 del holds[window]
                 self._effects.holds[cell_id, window] = None
 
+    def _drop_unused(self, cell_id: CellId, cell: KeyedState) -> None:
+        """Forget former views that no element depends on any more."""
+        former = cell.values.get(FORMER)
+        if not former:
+            return
+        machine = self._machine
+        used = {
+            (number, machine.side_windows(window)[number], version)
+            for window, uses in cell.values.get(USES, {}).items()
+            for versions in uses
+            for number, version in zip(machine.versioned, versions, strict=True)
+        }
+        for each in [each for each in former if each not in used]:
+            number, window, version = each
+            self._drop_view(cell_id, (number, window), version, former.pop(each))
+
+    def _drop_view(self, cell_id: CellId, place: _Place, version: int, view: Any) -> None:
+        """Delete the pages of a view; what was emitted with it in this step may be asked still."""
+        given = self._given.get((cell_id, place, version))
+        if given is not None:
+            given[1].leave()
+        drop_all([view])
+
     def _next_us(self, cell: KeyedState) -> int:
         """When the cell has something to do next."""
         machine, values = self._machine, cell.values
         at_us = [machine.expiry_us(*place) for place in values.get(VIEWS, {})]
-        for window in values.get(EMITTED, {}):
+        for window in values.get(KEPT, {}):
             at_us += [_end_us(window), machine.strategy.expiry_us(window)]
         for window in values.get(WAITING, {}):
             at_us += [_end_us(each) for each in machine.side_windows(window)]
         return min(each for each in at_us if each > self._watermark_us)
 
 
-def _state(name: str, place: Any) -> tuple[Any, ...]:
+def _state(name: str, place: Any, version: int = 0) -> tuple[Any, ...]:
     """The name by which a part of what a cell has is in pages.
 
     Args:
         name: of all such parts.
         place: a window, or the number of a side input and a window of that.
+        version: of a view.
     """
     number, window = (None, place) if isinstance(place, Window) else place
-    return (name, number, window.start_us, window.end_us)
+    state = (name, number, window.start_us, window.end_us)
+    return (*state, version) if version else state
 
 
-def _drop(known: Any) -> None:
-    """Delete the pages of what is not in a cell any more, if it has any."""
-    if isinstance(known, Paged):
-        known.drop()
+def _version(cell: KeyedState, place: _Place) -> int:
+    """The number of the newest version of a view."""
+    version: int = cell.values.get(VERSIONS, {}).get(place, _FIRST)[0]
+    return version
+
+
+def _digest(packed: bytes) -> bytes:
+    return blake2b(packed, digest_size=_DIGEST_BYTES).digest()
+
+
+def _count(uses: dict[tuple[int, ...], int], versions: tuple[int, ...], sign: int) -> None:
+    """Note that an element depends on versions of views, or does no more."""
+    uses[versions] = uses.get(versions, 0) + sign
+    if not uses[versions]:
+        del uses[versions]
 
 
 def _unmeasured(cell: KeyedState, place: Any) -> None:
@@ -569,22 +766,5 @@ def _unmeasured(cell: KeyedState, place: Any) -> None:
         cell.sizes.pop(place, None)
 
 
-def _are_equal(one: Any, other: Any) -> bool:
-    are_whole = isinstance(one, View) and isinstance(other, View)
-    return are_whole and dumps(one.contents) == dumps(other.contents)
-
-
 def _end_us(window: Window) -> int:
     return min(window.end_us, MAX_TIMESTAMP_US)
-
-
-def _taken(emitted: dict[int, list[EmittedPane]], digest: int, value: Any) -> EmittedPane | None:
-    """What was emitted of a value, which is retracted now; it is not kept any more."""
-    found = emitted.get(digest, [])
-    for index, each in enumerate(found):
-        if each.value.element == value:
-            del found[index]
-            if not found:
-                del emitted[digest]
-            return each
-    return None

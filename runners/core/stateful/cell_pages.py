@@ -162,7 +162,8 @@ class CellPages(Pages):
         (page,) = self._pages([page_id])
         self._keep(page_id, page)
         self._note(page_id)
-        return page.change()
+        page = self._cells[page_id] = page.changing()
+        return page.entries
 
     def put(self, state: Any, number: int, entries: Any) -> None:
         """Make a page."""
