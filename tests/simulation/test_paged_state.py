@@ -210,7 +210,62 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
         check(SCRIPT, seed, crash_rate, build_views)
     simulate("sides", seeds=by_profile(dev=1, ci=10, nightly=2_000))
 
-    assert read == {side_inputs_machine.WAITING, side_inputs_machine.VIEWS}
+    assert {side_inputs_machine.WAITING, side_inputs_machine.VIEWS} <= read
+
+
+def build_retracted(p: df.Pipeline, source: df.Source) -> None:
+    """Elements that are retracted, beside one view that they follow, and one of which each keeps its version."""
+    values: Any = p | "read" >> df.Read(source)
+    windowed = [
+        values
+        | f"windows {mode.name}"
+        >> df.WindowInto(
+            df.FixedWindows(300),
+            trigger=df.AfterWatermark(early=df.AfterCount(3)),
+            allowed_lateness=300,
+            accumulation_mode=mode,
+        )
+        for mode in (RETRACTING, df.AccumulationMode.ACCUMULATING)
+    ]
+    sums = windowed[0] | "pair" >> df.Map(lambda v: (v % 23, v)) | "totals" >> df.CombinePerKey(sum)
+    thirds, fifths = [
+        each | f"every {n}" >> df.Filter(lambda value, n=n: value % n == 0)
+        for each, n in zip(windowed, (3, 5), strict=True)
+    ]
+    (
+        sums
+        | "beside" >> df.Map(seen_now, df.AsIter(thirds, shards=2), df.AsList(fifths, shards=2))
+        | "sum" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(row)
+        | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS, key=["key", "start"])
+    )
+
+
+RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+
+def seen_now(total: tuple[int, int], thirds: Any, fifths: list[int]) -> tuple[int, int]:
+    """Of the second view only what is the same in all versions: that whoever retracts it has the same one."""
+    assert all(each % 5 == 0 for each in fifths)
+    key, value = total
+    return key % 5, hash((value, *sorted(thirds))) % 1_000_003
+
+
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch: Patch) -> None:
+    """What was emitted is read again by whoever takes a shard over, and goes with its window."""
+    monkeypatch.setattr(side_inputs_machine, "FEW", 1)
+    read, need = set[str](), CellCache.need_pages
+
+    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
+        read.update(each.state[0] for each in page_ids)
+        need(cache, page_ids, **how)
+
+    monkeypatch.setattr(CellCache, "need_pages", reading)
+    for seed in range(by_profile(dev=2, ci=5, nightly=1_000)):
+        check(SCRIPT, seed, crash_rate, build_retracted)
+
+    assert {side_inputs_machine.KEPT, side_inputs_machine.VIEWS} <= read
 
 
 def build_lookups(p: df.Pipeline, source: df.Source) -> None:
