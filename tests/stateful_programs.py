@@ -12,6 +12,7 @@ from runners.core.ground.dead_letters import DeadLetter
 from runners.core.ground.timers import Timers
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
+from runners.core.stateful.cell_pages import Passing
 from runners.direct import DirectRunner
 from runners.testing.scripted_source import ScriptedSource
 from windowing.pane import NO_FIRING
@@ -308,9 +309,9 @@ class Engine:
             stage.keep_in_pages(page_bytes, engine.need_pages)
         return engine
 
-    def need_pages(self, page_ids: Sequence[PageId], *, is_passing: bool = False) -> None:
+    def need_pages(self, page_ids: Sequence[PageId], passing: Passing | None = None) -> None:
         """Pages that are not among the cells are nowhere."""
-        del is_passing
+        del passing
         raise AssertionError(f"there is no {page_ids[0]}")
 
     def add(self, *elements: tuple[Any, Window, Any, int]) -> None:

@@ -23,7 +23,7 @@ from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import plan
 from runners.core.stages.stage_clocks import StageClocks
-from runners.core.stateful.cell_pages import PagesInPassing
+from runners.core.stateful.cell_pages import PagesInPassing, Passing
 from runners.errors import StoreError
 from runners.millwheel.worker.state.cell_cache import ENTRY_BYTES, CellCache
 from runners.stored.cells import decode_cell, encode_cell
@@ -333,6 +333,38 @@ def test_all_of_a_view_is_iterated_page_by_page(form: str) -> None:
     assert engine.most_bytes < bytes_max + 20 * PAGE_BYTES
 
 
+def scanned_once(patch: Patch) -> None:
+    """Pages go in the order in which they came, as if each were read once."""
+    let_pass = CellCache._let_pass
+    patch.setattr(CellCache, "_let_pass", lambda cache, _: let_pass(cache, Passing.LOOKUP))
+
+
+@pytest.mark.parametrize("mutation", [None, scanned_once])
+def test_what_is_scanned_again_is_read_as_far_as_it_is_not_in_memory(
+    mutation: Callable[[Patch], None] | None, monkeypatch: Patch
+) -> None:
+    """For the next element too: as much stays as fits.  And what nobody uses any more goes for it."""
+    if mutation is not None:
+        mutation(monkeypatch)
+    engine = filled("iterable", lambda _, view: sum(1 for _ in view), 40 * PAGE_BYTES)
+    pages = len(engine.pages()) // SHARDS
+    # Of another shard, in the way.
+    engine.add(WINDOWS[0], (None, "x"))
+    shard = hash("x") % SHARDS
+    other = next(each for each in map(str, range(99)) if hash(each) % SHARDS != shard)
+
+    def read_by(count: int) -> float:
+        """Of all pages, how many an element reads."""
+        before = engine.reads
+        assert [] == engine.add(WINDOWS[0], *((None, other) for _ in range(count)))
+        return (engine.reads - before) / (count * pages)
+
+    read_by(30)
+    share = read_by(10)
+    assert (share < 0.8) == (mutation is None)
+    assert (share == 1) == (mutation is scanned_once)
+
+
 def test_a_small_view_is_a_dict_and_has_no_pages() -> None:
     engine = Engine.of("dict", PAGE_BYTES, lambda _, view: type(view), bytes_max=0)
     engine.add(WINDOWS[0], (0, PAIRS_MANY[:200]), (None, "x"))
@@ -430,10 +462,10 @@ def forget_what_leaves(patch: Patch) -> None:
 def bring_back_what_has_gone(patch: Patch) -> None:
     """A page that is read when it is being deleted stays."""
 
-    def read(pages: PagesInPassing, numbers: Any) -> Any:
+    def read(pages: PagesInPassing, numbers: Any, passing: Any) -> Any:
         page_ids = [pages._id_of(number) for number in numbers]
         if missing := [each for each in page_ids if each not in pages._cells]:
-            pages._need(missing, is_passing=True)
+            pages._need(missing, passing)
         return [pages._cells[each].entries for each in page_ids]
 
     patch.setattr(PagesInPassing, "_read", read)
@@ -457,7 +489,7 @@ def dict_of(pairs: dict[Any, tuple[Any, ...]] | None) -> Any:
 def evict_what_is_not_stored(patch: Patch) -> None:
     """Whatever was read in passing once goes, though it is another page by now."""
 
-    def let_pass(cache: CellCache) -> None:
+    def let_pass(cache: CellCache, _: Any) -> None:
         for page_id in [each for each in cache if isinstance(each, PageId)]:
             cache._evict(page_id)
 

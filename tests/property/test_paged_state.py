@@ -21,7 +21,7 @@ from dataflow.user_state import PAGES
 from runners.core.ground.cells import CellId, Page, PageId
 from runners.core.stages.entries import Changes
 from runners.core.stateful import stateful_do_fn
-from runners.core.stateful.cell_pages import name_of_pages
+from runners.core.stateful.cell_pages import Passing, name_of_pages
 from runners.core.stateful.keyed_state import KeyedState, MergingState
 from runners.stored.journal import decode_entry, encode_changes
 from tests.stateful_programs import Engine
@@ -189,8 +189,8 @@ class Durable:
         engine.stage.keep_in_pages(page_bytes, durable.read)
         return durable
 
-    def read(self, page_ids: Sequence[PageId], *, is_passing: bool = False) -> None:
-        del is_passing
+    def read(self, page_ids: Sequence[PageId], passing: Passing | None = None) -> None:
+        del passing
         self.reads += len(page_ids)
         for page_id in page_ids:
             self.engine.cells[page_id] = decoded(self.committed[page_id])

@@ -1,6 +1,7 @@
 """CellPages: the pages of the state of one cell, as `dataflow.paged_state` uses them; the mapping of cells has them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from enum import Enum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -17,15 +18,22 @@ T = TypeVar("T")
 _TOGETHER = 8
 
 
+class Passing(Enum):
+    """How pages are read that will not be changed."""
+
+    LOOKUP = "one of them"
+    SCAN = "one after the other, all of them"
+
+
 class NeedPages(Protocol):
     """Brings pages that exist into the mapping of cells."""
 
-    def __call__(self, page_ids: Sequence[PageId], /, *, is_passing: bool = False) -> None:
+    def __call__(self, page_ids: Sequence[PageId], /, passing: Passing | None = None) -> None:
         """Bring them there.
 
         Args:
             page_ids: the pages, which are missing.
-            is_passing: whether they will not be changed, and may go again when the next one is read.
+            passing: how they are read, if they will not be changed, and may go again when the next one is read.
         """
 
 
@@ -75,14 +83,14 @@ class ReadingTrial(Trial):
         self._trial.renew()
 
 
-def all_are_there(page_ids: Sequence[PageId], /, *, is_passing: bool = False) -> None:
+def all_are_there(page_ids: Sequence[PageId], /, passing: Passing | None = None) -> None:
     """Bring no pages into the mapping, as all are there.
 
     Args:
         page_ids: the pages, which are missing.
-        is_passing: as for `NeedPages`.
+        passing: as for `NeedPages`.
     """
-    del is_passing
+    del passing
     raise AssertionError(f"there is no {page_ids[0]}")
 
 
@@ -283,14 +291,15 @@ class PagesInPassing:
             TransformError: the step is over.
             PagesUnreadError: it could not be read.
         """
-        return self._read([number])[0]
+        return self._read([number], Passing.LOOKUP)[0]
 
     def each(self) -> Iterator[Any]:
         """The entries of one page after the other, as `read` returns them; a few are read together."""
         for start in range(0, self._size, _TOGETHER):
-            yield from self._read(range(start, min(start + _TOGETHER, self._size)))
+            numbers = range(start, min(start + _TOGETHER, self._size))
+            yield from self._read(numbers, Passing.SCAN)
 
-    def _read(self, numbers: Iterable[int]) -> list[Any]:
+    def _read(self, numbers: Iterable[int], passing: Passing) -> list[Any]:
         if self._is_over():
             raise TransformError(
                 f"{self._what} was used after the call that it was given to",
@@ -303,7 +312,7 @@ class PagesInPassing:
         missing = [each for each in page_ids if each not in found]
         if missing:
             try:
-                self._need(missing, is_passing=True)
+                self._need(missing, passing)
             except Exception as error:
                 raise PagesUnreadError(error) from error
             # Those that are deleted in this step are not to come back.

@@ -28,6 +28,7 @@ from math import inf
 from typing import Any, Generic, TypeVar
 
 from runners.core.ground.cells import CellId, Page, PageId
+from runners.core.stateful.cell_pages import Passing
 from runners.core.stateful.keyed_state import KeyedState, MergingState
 from runners.errors import StoreError
 from runners.millwheel.model.counts import CacheCounts
@@ -38,6 +39,8 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 #: Bytes that a cell takes in memory beside its value: its place in the mappings, its id, the objects it is made of.
 ENTRY_BYTES = 1_000
+#: Of so many pages that go for others in a scan, one is what came first.
+_FIRST_OF_SCANNED = 32
 #: Outdated entries that a queue may have before it is rebuilt.
 _OUTDATED_MAX = 64
 
@@ -122,6 +125,8 @@ class CellCache(dict[CellId, Any]):
         #: Pages that are in the store as they are, in the order in which they came there or from there; one may be
         #: gone, or another one by now.
         self._stored_pages: dict[PageId, Any] = {}
+        #: How many pages went for others that were scanned.
+        self._scanned = 0
         #: How many cells of this worker's ranges are only in the store; rather too many than too few.
         self._absent: float = 0
         self._bytes = self._hits = self._misses = self._loads = self._evictions = 0
@@ -162,18 +167,18 @@ class CellCache(dict[CellId, Any]):
             self._loads += 1
             self.bring_back(dict(self._read(missing)))
 
-    def need_pages(self, page_ids: Sequence[PageId], *, is_passing: bool = False) -> None:
+    def need_pages(self, page_ids: Sequence[PageId], passing: Passing | None = None) -> None:
         """Read pages that exist, and are not in memory.
 
         Args:
             page_ids: the pages.
-            is_passing: whether no page is changed, so that others may go for them.
+            passing: how they are read if no page is changed, so that others may go for them.
 
         Raises:
             StoreError: they cannot be read, or there is none of them.
         """
-        if is_passing:
-            self._let_pass()
+        if passing is not None:
+            self._let_pass(passing)
         self._misses += len(page_ids)
         self._loads += 1
         self.take_in(dict(self._read(page_ids)))
@@ -185,11 +190,21 @@ class CellCache(dict[CellId, Any]):
                     hint="this is a bug in dataflow-model: keep the database and report it",
                 )
 
-    def _let_pass(self) -> None:
-        """Evict pages that the store has, until there is room or none is left."""
+    def _let_pass(self, passing: Passing) -> None:
+        """Evict pages that the store has, until there is room or none is left: first those that came first.
+
+        In a scan those that came last, but for a few: what is scanned once is scanned again, for the next element, and
+        of more pages than there is room for all that came first would be gone when the next scan begins.  A few of them
+        go nevertheless, so that what nobody reads any more does not stay for ever.
+        """
         while self.is_full and self._stored_pages:
-            page_id, page = next(iter(self._stored_pages.items()))
-            del self._stored_pages[page_id]
+            if passing is Passing.SCAN:
+                self._scanned += 1
+            if passing is Passing.SCAN and self._scanned % _FIRST_OF_SCANNED:
+                page_id, page = self._stored_pages.popitem()
+            else:
+                page_id, page = next(iter(self._stored_pages.items()))
+                del self._stored_pages[page_id]
             # Another one may be there by now, which the store does not have yet.
             if self.get(page_id) is page and page_id not in self._uncommitted:
                 if self._order is not None:
