@@ -176,6 +176,19 @@ class View:
         return f"View of {len(self.contents)}"
 
 
+@attrs.frozen
+class ViewPart:
+    """Some of the elements of a view, on their way to where it is put together.
+
+    Attributes:
+        values: the elements.
+        count: how many elements the view has.
+    """
+
+    values: list[Any]
+    count: int
+
+
 class WithViews:
     """An element, and the views of the side inputs that belong to it; looks like the element in messages.
 

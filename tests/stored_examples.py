@@ -39,7 +39,7 @@ from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
 from dataflow.set_aside import Origin
 from dataflow.unbounded_sums import UnboundedSum
-from dataflow.views import View, WithViews
+from dataflow.views import View, ViewPart, WithViews
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import (
     NOTHING,
@@ -55,6 +55,7 @@ from runners.core.ground.dead_letters import DeadLetter
 from runners.core.partials.partial import LatePartial
 from runners.core.partials.parts import PartialParts
 from runners.core.partials.signed_combine import NaN
+from runners.core.side_inputs.arriving_views import ArrivingView
 from runners.core.stages.entries import Released, Whole
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.core.stages.plan import plan
@@ -372,12 +373,14 @@ VALUES: dict[str, Any] = {
     "timestamped value": df.TimestampedValue("x", NOON),
     "windowed value": df.WindowedValue("x", NOON, FIRST),
     "view": View([("k", 1)]),
+    "view part": ViewPart([("k", 1)], 1_000),
     "with views": WithViews("x", (View([1]), View([]))),
     "paged bag": PagedBag(2, ["z"]),
     "joined bag": JoinedBag(2, ["z"], 1, [(("bag", 1), 0, 1), (("bag", 2), 0, 3)]),
     "paged map": PagedMap(3, 4, 5, 99, {}),
     "paged list": PagedList(),
     "emitted": EmittedPane("x", 59_999_999, FIRST, LATE_PANE, {"Map(guess)": [[5], []]}),
+    "arriving view": ArrivingView(2, 3, [("k", 1), ("l", 2), ("m", 3)]),
     "pane timing": PaneTiming.LATE,
     "time domain": TimeDomain.PROCESSING,
     "row": row_class(("name", "size"))("x", 1),

@@ -26,8 +26,9 @@ Dataflow Model, section 2.1 (ParDo), for the transform; side inputs are of Flume
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, ClassVar
 from zlib import crc32
 
@@ -50,6 +51,7 @@ from dataflow.views import (
     AsOne,
     ViewArgument,
     ViewForm,
+    ViewPart,
     as_dict,
     as_iterable,
     as_list,
@@ -64,6 +66,9 @@ from windowing.window_fn import MergingWindowFn, WindowFn
 
 #: How many shards elements are divided into: enough to keep some workers busy, and each has the views.
 SHARDS = 16
+
+#: Elements of a view that go to a shard together, if there are more.
+PART_VALUES = 256
 
 #: Not None, which is a default like any other.
 _NO_DEFAULT: Any = object()
@@ -399,15 +404,27 @@ def _side_windows(side: SideInput, window_fn: WindowFn, panes: PCollection[Any])
 
 @attrs.frozen
 class _Everywhere:
-    """A pane of a side input, for every shard."""
+    """A pane of a side input, for every shard; in parts, as it may be larger than memory.
+
+    The parts follow from the values, and not from where these are: an attempt that has other memory sends the same.
+    """
 
     number: int
     shards: int
 
     def __call__(self, group: tuple[None, Sequence[Any]], /) -> Iterable[Any]:
         _, values = group
+        if len(values) > PART_VALUES:
+            return self._parts(values)
         pane = self.number, values if isinstance(values, list) else list(values)
         return [(shard, pane) for shard in range(self.shards)]
+
+    def _parts(self, values: Sequence[Any]) -> Iterator[Any]:
+        left = iter(values)
+        while part := list(islice(left, PART_VALUES)):
+            pane = self.number, ViewPart(part, len(values))
+            for shard in range(self.shards):
+                yield shard, pane
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.graph import SideInputs
 from dataflow.serialization import dumps, loads
-from dataflow.views import LargeMapping
+from dataflow.views import LargeMapping, ViewPart
 from runners.core.ground.cells import CellId, PageId, TimerId
 from runners.core.side_inputs import large_views, side_inputs_machine
 from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
@@ -29,7 +29,7 @@ from runners.millwheel.worker.state.cell_cache import ENTRY_BYTES, CellCache
 from runners.stored.cells import decode_cell, encode_cell
 from runners.testing.scripted_source import ScriptedSource
 from tests.effort import costly
-from windowing.pane import NO_FIRING
+from windowing.pane import NO_FIRING, PaneInfo
 from windowing.window import Window
 
 Patch = pytest.MonkeyPatch
@@ -78,6 +78,8 @@ class Engine:
     #: The most bytes of cells that were in memory when one was read.
     most_bytes: int = 0
     fails: bool = False
+    #: Whether views come as a whole, where others come in parts.
+    takes_whole: bool = False
     found: list[Any] = attrs.field(factory=list)
     cells: CellCache = attrs.field(init=False)
 
@@ -147,10 +149,10 @@ class Engine:
         self.journal.clear()
         then()
 
-    def add(self, window: Window, *values: Any) -> list[Any]:
+    def add(self, window: Window, *values: Any, pane: PaneInfo = NO_FIRING) -> list[Any]:
         """Elements, and panes of the side input, of all shards; what went wrong."""
         partials: Any = [
-            (shard, window, [(value, window.start_us, NO_FIRING, +1)], 1)
+            (shard, window, [(value, window.start_us, pane, +1)], 1)
             for value in values
             for shard in ([hash(value[1]) % SHARDS] if value[0] is None else range(SHARDS))
         ]
@@ -216,6 +218,12 @@ BAD = st.sampled_from([[(1, 2), 3], [([], 1)] * 3, [(1, 2, 3)] * 2])
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("pane"), st.sampled_from(WINDOWS), DISTINCT | DISTINCT | PAIRS | BAD),
+        st.tuples(
+            st.just("parts"),
+            st.sampled_from(WINDOWS),
+            DISTINCT | DISTINCT | PAIRS | BAD,
+            st.integers(0, 1_000),
+        ),
         st.tuples(st.just("elements"), st.sampled_from(WINDOWS), st.lists(KEYS, min_size=1)),
         st.tuples(st.just("elements"), st.sampled_from(WINDOWS), st.lists(KEYS, min_size=1)),
         st.tuples(st.just("advance"), st.integers(1, 12)),
@@ -234,6 +242,16 @@ def answers(engine: Engine, events: Sequence[tuple[Any, ...]]) -> list[Any]:
         if name == "pane":
             window, contents = args
             wrong = engine.add(window, (0, list(contents)))
+        elif name == "parts":
+            window, contents, index = args
+            pane = attrs.evolve(NO_FIRING, index=index)
+            for start in range(0, len(contents), 3) if not engine.takes_whole else ():
+                part = ViewPart(contents[start : start + 3], len(contents))
+                wrong += engine.add(window, (0, part), pane=pane)
+                if start % 2:
+                    engine.restart()
+            if engine.takes_whole and contents:
+                wrong += engine.add(window, (0, list(contents)))
         elif name == "elements":
             window, keys = args
             wrong = engine.add(window, *((None, key) for key in keys))
@@ -243,13 +261,16 @@ def answers(engine: Engine, events: Sequence[tuple[Any, ...]]) -> list[Any]:
             engine.restart()
         else:
             engine.compact()
+        if name == "parts":
+            # Each part is late by itself.
+            wrong = sorted((w, repr(x)) for w, late in wrong for x in late.value)
         found.append((list(engine.found), wrong))
         engine.found.clear()
     return found
 
 
 def check(form: str, events: Sequence[tuple[Any, ...]], bytes_max: int, **how: Any) -> None:
-    plain = answers(Engine.of(form, None, **how), events)
+    plain = answers(Engine.of(form, None, takes_whole=True, **how), events)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(side_inputs_machine, "FEW", 1)
         engine = Engine.of(form, 30, bytes_max=bytes_max, **how)

@@ -16,6 +16,9 @@ nor one with many values have to fit, as a group of `GroupByKey` that does not f
 **Invariant:** what is emitted is what would have been emitted without files, but for the order of keys, and for the
 order of values where windows merge.
 
+Views of side inputs, and elements that wait for them, are put into pages in a file (`FiledCells`) as soon as what is in
+memory of one shard is too large.
+
 Absent: a key that is larger than memory where there is more to a window than its accumulator (stateful DoFns; triggers,
 retractions and event times of panes that the user has chosen), where user code merges windows, and the one accumulator
 of a `CombineFn` that is itself larger than memory; all these are kept in memory, however large.
@@ -27,10 +30,12 @@ from itertools import chain
 from typing import Any
 from weakref import WeakSet
 
+from runners.batch.spill.filed_cells import FiledCells, PageFile
 from runners.batch.spill.large_key import LargeKey
 from runners.batch.spill.run_file import RunFile
 from runners.batch.spill.spill_file import SpillFile
 from runners.core.columns.partials import PartialColumns
+from runners.core.ground.cells import CellId
 from runners.core.open_windows.choice import opened_until_all_is_there
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
@@ -48,6 +53,10 @@ SPILL_BYTES = 48 << 20
 _COLUMNS_SHARE = 2
 #: What a cell takes beside its content, in the same measure.
 CELL_BYTES = 200
+#: What can be in pages is put there when it takes this part of memory, as it is there twice meanwhile.
+_IN_PAGES = 4
+#: How large a page of state is, about.
+PAGE_BYTES = 16 << 10
 #: Timers fired in one go.
 BUNDLE_TIMERS = 10_000
 _BUCKET_BITS = 4
@@ -108,6 +117,9 @@ class SpilledGroups:
         self.spills = 0
         #: Those that may still be read.
         self._files: WeakSet[RunFile] = WeakSet()
+        #: The pages of state that does not fit.
+        self._pages = PageFile()
+        self._is_in_pages = False
 
     def steps(self, blobs: Iterable[bytes]) -> Iterator[Step]:
         """Everything that the grouping emits, in steps that each fit into memory.
@@ -125,16 +137,25 @@ class SpilledGroups:
         """End the output: groups that are in files can be read no more."""
         for file in self._files:
             file.close()
+        self._pages.close()
 
     def _steps(self, chunks: Iterator[_Chunk], shift: int) -> Iterator[Step]:
-        windows = opened_until_all_is_there(self._grouping)
+        cells = FiledCells(self._pages, self._spill_bytes // 2)
+        windows = opened_until_all_is_there(self._grouping, cells)
+        if self._is_in_pages:
+            self._grouping.keep_in_pages(PAGE_BYTES, cells.need_pages, cells.changed)
         memory, limit_bytes = _Memory(windows), self._spill_bytes
         for content, size_bytes in chunks:
             memory.grow(content, size_bytes)
             if isinstance(content, Changes):
                 windows.restore(content)
+                self._note(cells, [cell_id for cell_id, _ in content.cells])
             else:
-                yield windows.take([Arrival(content)], self._while_input)
+                step = windows.take([Arrival(content)], self._while_input)
+                self._note(cells, step.effects.touched)
+                yield step
+            if self._grouping.grows_in_pages and memory.size_bytes > self._spill_bytes // _IN_PAGES:
+                self._keep_in_pages(cells)
             if memory.size_bytes > limit_bytes:
                 del content
                 divided = self._divided(windows, memory, chunks, shift)
@@ -143,8 +164,20 @@ class SpilledGroups:
                     return
                 # Counting looks at everything, which is not worth its cost for every chunk.
                 limit_bytes = max(self._spill_bytes, 2 * memory.size_bytes)
-        while (step := windows.advance(self._at_the_end, timers_max=BUNDLE_TIMERS)) is not None:
-            yield step
+        while (ended := windows.advance(self._at_the_end, timers_max=BUNDLE_TIMERS)) is not None:
+            self._note(cells, ended.effects.touched)
+            yield ended
+
+    def _keep_in_pages(self, cells: FiledCells) -> None:
+        """Keep what is large in pages from here on."""
+        if not self._is_in_pages:
+            self._is_in_pages = True
+            self._grouping.keep_in_pages(PAGE_BYTES, cells.need_pages, cells.changed)
+
+    def _note(self, cells: FiledCells, cell_ids: Iterable[CellId]) -> None:
+        """Note cells that have changed, where there may be pages among them."""
+        if self._is_in_pages:
+            cells.changed(cell_ids)
 
     def _divided(
         self, windows: OpenWindows, memory: _Memory, chunks: Iterator[_Chunk], shift: int

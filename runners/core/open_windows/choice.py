@@ -14,9 +14,14 @@ from runners.core.single_firing.single_panes import SinglePanes
 from runners.core.stages.grouping import GroupingStage
 
 
-def opened(stage: GroupingStage) -> Cells:
-    """Open windows for any input, all of whose state is in cells and timers."""
-    return Cells(stage, {})
+def opened(stage: GroupingStage, cells: dict[CellId, Any] | None = None) -> Cells:
+    """Open windows for any input, all of whose state is in cells and timers.
+
+    Args:
+        stage: the grouping.
+        cells: the cells, by their ids; the engine's.  None: new ones.
+    """
+    return Cells(stage, {} if cells is None else cells)
 
 
 def opened_for_stream(
@@ -39,7 +44,14 @@ def opened_for_stream(
     return Buffered(stage, panes, cells, need, bytes_max)
 
 
-def opened_until_all_is_there(stage: GroupingStage) -> OpenWindows:
-    """Open windows that first take all of their input; then the watermark moves once, to the end of time."""
+def opened_until_all_is_there(
+    stage: GroupingStage, cells: dict[CellId, Any] | None = None
+) -> OpenWindows:
+    """Open windows that first take all of their input; then the watermark moves once, to the end of time.
+
+    Args:
+        stage: the grouping.
+        cells: as for `opened`, where there are cells.
+    """
     panes = SinglePanes.of_replay(stage.graph, stage.root)
-    return opened(stage) if panes is None else Replayed(stage, panes)
+    return opened(stage, cells) if panes is None else Replayed(stage, panes)

@@ -28,7 +28,7 @@ Reads no clock, touches no store, calls no user code but window functions.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import chain
@@ -39,7 +39,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
 from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch
 from dataflow.serialization import dumps
-from dataflow.views import LargeContents, View, ViewForm, WithViews
+from dataflow.views import LargeContents, View, ViewForm, ViewPart, WithViews
 from runners.core.ground.cells import (
     CellId,
     Effects,
@@ -53,6 +53,7 @@ from runners.core.ground.cells import (
 from runners.core.partials.folding import is_remembered
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
+from runners.core.side_inputs.arriving_views import ArrivingView
 from runners.core.side_inputs.emitted_elements import (
     Entry,
     FormerVersions,
@@ -63,7 +64,13 @@ from runners.core.side_inputs.emitted_elements import (
     take,
 )
 from runners.core.side_inputs.large_views import LargeElements, PairsByKey, view_in_pages
-from runners.core.stateful.cell_pages import CellPages, NeedPages, PagesInPassing, all_are_there
+from runners.core.stateful.cell_pages import (
+    CellPages,
+    LetGo,
+    NeedPages,
+    PagesInPassing,
+    all_are_there,
+)
 from runners.core.stateful.keyed_state import KeyedState
 from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
@@ -74,6 +81,8 @@ from windowing.window import GLOBAL_WINDOW, Window
 Cells = MutableMapping[CellId, Any]
 #: The number of a side input, and a window of it.
 _Place = tuple[int, Window]
+#: Both, and the number of a pane.
+_Pane = tuple[int, Window, int]
 
 #: What the cell of a shard has, by name: views by side input and window; the elements that wait, those that were
 #: emitted and may be retracted (`emitted_elements`), and the holds on the watermark of both, by their windows.
@@ -81,11 +90,14 @@ VIEWS, WAITING, KEPT, HOLDS = "views", "waiting", "kept", "holds"
 #: Of each view the number of its version, and, where it is in pages, a digest of its contents; former views by side
 #: input, window and version; and by windows of elements, how many of these depend on which versions.
 VERSIONS, FORMER, USES = "versions", "former", "uses"
+#: Of the views that are coming in parts what has come, by side input, window and number of the pane.
+ARRIVING = "arriving"
 #: What earlier versions of this package have in place of `KEPT`: elements with their views.
 EMITTED = "emitted"
 
 #: What a view that was never replaced has for its version, and one that is not there yet.
 _FIRST: tuple[int, bytes | None] = (0, None)
+_NOTHING_CHANGED: Mapping[_Place, int] = {}
 _DIGEST_BYTES = 16
 
 #: The windows of elements whose side windows are remembered.
@@ -134,15 +146,19 @@ class SideInputsMachine:
         #: How large a page is; None: nothing is put into pages.
         self.page_bytes: int | None = None
         self.need_pages: NeedPages = all_are_there
+        self.let_go: LetGo | None = None
 
-    def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
+    def keep_in_pages(
+        self, page_bytes: int, need_pages: NeedPages, let_go: LetGo | None = None
+    ) -> None:
         """Have what is large kept in pages, which are among the cells.
 
         Args:
             page_bytes: how large a page should be.
             need_pages: brings pages that are not among the cells there.
+            let_go: takes pages that have changed before a step has ended; None: all stay until then.
         """
-        self.page_bytes, self.need_pages = page_bytes, need_pages
+        self.page_bytes, self.need_pages, self.let_go = page_bytes, need_pages, let_go
 
     @property
     def is_merging(self) -> bool:
@@ -239,6 +255,8 @@ class _Step:
         self._changed: dict[CellId, dict[_Place, View | Paged | None]] = {}
         #: The views in pages that elements are emitted with, by cell, place and version; and their pages.
         self._given: dict[tuple[CellId, _Place, int], tuple[View, PagesInPassing]] = {}
+        #: The versions that new views have; None: the next one.
+        self._versions_given: dict[tuple[CellId, _Place], int | None] = {}
 
     def take_panes(self, cell_id: CellId, window: Window, panes: Iterable[Input]) -> None:
         """Note panes of side inputs; `follow` does what follows from them.
@@ -248,48 +266,101 @@ class _Step:
             window: of the side inputs.
             panes: in the order in which they came.
         """
-        for (number, contents), timestamp_us, _, sign in panes:
+        for (number, contents), timestamp_us, pane, sign in panes:
             if self._machine.expiry_us(number, window) <= self._watermark_us:
-                record = LateElement(contents, timestamp_us, sign)
+                late = contents.values if isinstance(contents, ViewPart) else contents
+                record = LateElement(late, timestamp_us, sign)
                 self._effects.late.append(
-                    LateArrival(cell_id[0], window, [contents], 1, self._watermark_us, record)
+                    LateArrival(cell_id[0], window, [late], 1, self._watermark_us, record)
                 )
                 continue
-            views = self._part(cell_id, VIEWS)
             place = number, window
-            known = views.get(place)
-            self._changed.setdefault(cell_id, {}).setdefault(place, known)
-            is_news = sign < 0 or contents or self._machine.sides[number].is_cumulative
-            if known is None or is_news:
+            if sign < 0:
                 # A pane that is retracted and not replaced leaves nothing.
-                views[place] = View(contents if sign > 0 else [])
+                self._replace(cell_id, place, View([]))
+            elif isinstance(contents, ViewPart):
+                self._take_part(cell_id, (*place, pane.index), contents)
+            elif contents or self._machine.sides[number].is_cumulative:
+                self._replace(cell_id, place, View(contents))
+            else:
+                self._replace(cell_id, place, None)
+
+    def _replace(
+        self, cell_id: CellId, place: _Place, view: View | Paged | None, version: int | None = None
+    ) -> None:
+        """Have another view.
+
+        Args:
+            cell_id: of the shard.
+            place: of the view.
+            view: the view; None: a pane that is no news, so a view is only made where there is none.
+            version: of the view; None: the next one.
+        """
+        views = self._part(cell_id, VIEWS)
+        known = views.get(place)
+        before = self._changed.setdefault(cell_id, {}).setdefault(place, known)
+        if view is None:
+            views.setdefault(place, View([]))
+            return
+        if known is not before:
+            drop_all([known])
+        views[place] = view
+        self._versions_given[cell_id, place] = version
+
+    def _take_part(self, cell_id: CellId, pane: _Pane, part: ViewPart) -> None:
+        """Take a part of a view in, which is there when all of them are."""
+        number, window, _ = pane
+        place, arriving = (number, window), self._part(cell_id, ARRIVING)
+        if pane not in arriving:
+            arriving[pane] = ArrivingView(_next_version(self._cells[cell_id], place))
+        if arriving[pane].add(part):
+            found = arriving.pop(pane)
+            pages = partial(self._pages_of, cell_id, self._cells[cell_id])
+            state, form = _state(VIEWS, place, found.version), self._machine.forms[number]
+            whole = found.whole(form, pages, state, self._machine.page_bytes or 0)
+            self._replace(
+                cell_id, place, whole if isinstance(whole, Paged) else View(whole), found.version
+            )
 
     def follow(self) -> None:
         """Retract and say again what has been emitted with views that have changed; emit what has waited for them."""
         for cell_id, before in self._changed.items():
-            changed = [each for each in before.items() if self._is_replaced(cell_id, *each)]
-            self._put_into_pages(cell_id, self._cells[cell_id], [place for place, _ in changed])
-            self._retract(cell_id, {place for place, _ in changed})
+            cell = self._cells[cell_id]
+            changed = {
+                place: _version(cell, place)
+                for place, view in before.items()
+                if self._is_replaced(cell, place, view)
+            }
+            for place, version in changed.items():
+                self._note_replaced(cell_id, place, version, before[place])
+            self._put_into_pages(cell_id, cell, changed)
+            self._retract(cell_id, changed)
             self._release(cell_id)
 
-    def _is_replaced(self, cell_id: CellId, place: _Place, before: View | Paged | None) -> bool:
-        """Whether a view is another one now, which has a version of its own then."""
-        cell = self._cells[cell_id]
+    def _is_replaced(self, cell: KeyedState, place: _Place, before: View | Paged | None) -> bool:
+        """Whether a view is another one now; of one that equals the one before, that one stays."""
         views, now = cell.values[VIEWS], cell.values[VIEWS][place]
-        version, digest = cell.values.get(VERSIONS, {}).get(place, _FIRST)
         if now is before:
             return False
-        packed = dumps(now.contents) if before is not None else b""
-        if digest == _digest(packed) or (
-            isinstance(before, View) and dumps(before.contents) == packed
-        ):
-            views[place] = before
-            return False
+        if before is not None and isinstance(now, View):
+            packed = dumps(now.contents)
+            _, digest = cell.values.get(VERSIONS, {}).get(place, _FIRST)
+            is_same = digest == _digest(packed)
+            if is_same or (isinstance(before, View) and dumps(before.contents) == packed):
+                views[place] = before
+                return False
+        return True
+
+    def _note_replaced(
+        self, cell_id: CellId, place: _Place, version: int, before: View | Paged | None
+    ) -> None:
+        """Give a view its version, and keep the former one until the end of the step."""
+        cell = self._cells[cell_id]
         _unmeasured(cell, place)
-        self._part(cell_id, VERSIONS)[place] = version + 1, None
+        given = self._versions_given.get((cell_id, place)) or _next_version(cell, place)
+        self._part(cell_id, VERSIONS)[place] = given, None
         if before is not None:
             self._part(cell_id, FORMER)[*place, version] = before
-        return True
 
     def take(self, cell_id: CellId, window: Window, inputs: list[Input]) -> None:
         """Emit elements that have their views, and keep the others.
@@ -355,6 +426,8 @@ class _Step:
                 found.update(
                     (_state(name, each), held) for each, held in values.get(name, {}).items()
                 )
+            for pane, arriving in values.get(ARRIVING, {}).items():
+                found.update(arriving.held(_state(VIEWS, pane[:2], arriving.version)))
             for place, view in values.get(VIEWS, {}).items():
                 found[_state(VIEWS, place, _version(cell, place))] = view
             for (number, window, version), view in values.get(FORMER, {}).items():
@@ -383,7 +456,7 @@ class _Step:
     def _pages_of(self, cell_id: CellId, cell: KeyedState) -> CellPages:
         if cell.pages is None:
             cell.pages = CellPages()
-        cell.pages.begin(cell_id, self._cells, self._machine.need_pages)
+        cell.pages.begin(cell_id, self._cells, self._machine.need_pages, self._machine.let_go)
         return cell.pages
 
     def _resize(self, cell_id: CellId, cell: KeyedState, page_bytes: int) -> None:
@@ -400,6 +473,10 @@ class _Step:
                     if nbytes is not None and nbytes > page_bytes:
                         pages, state = self._pages_of(cell_id, cell), _state(name, window)
                         part[window] = kind.of(elements, pages, state, nbytes, page_bytes)
+        for pane, arriving in cell.values.get(ARRIVING, {}).items():
+            place, form = pane[:2], self._machine.forms[pane[0]]
+            state = _state(VIEWS, place, arriving.version)
+            arriving.resize(form, self._pages_of(cell_id, cell), state, page_bytes)
         self._put_into_pages(cell_id, cell, cell.values.get(VIEWS, ()))
         if cell.pages is not None:
             touched = cell.pages.take_touched()
@@ -502,7 +579,7 @@ class _Step:
         cell_id: CellId,
         places: Sequence[_Place],
         versions: Sequence[int],
-        changed: Collection[_Place] = (),
+        changed: Mapping[_Place, int] = _NOTHING_CHANGED,
     ) -> tuple[View, ...]:
         """The views that an element was emitted with.
 
@@ -510,23 +587,32 @@ class _Step:
             cell_id: of the shard.
             places: of the views.
             versions: that the element is kept with.
-            changed: the views that have another version than when the element was emitted.
+            changed: the versions of views that were others when the element was emitted.
         """
         cell = self._cells[cell_id]
-        found = [_version(cell, place) - (place in changed) for place in places]
+        found = [changed.get(place, _version(cell, place)) for place in places]
         for number, version in zip(self._machine.versioned, versions, strict=True):
             found[number] = version
         return tuple([self._view(cell_id, *each) for each in zip(places, found, strict=True)])
 
-    def _retract(self, cell_id: CellId, changed: Collection[_Place]) -> None:
-        """Retract what was emitted with views that have changed, and say it again with those that are there now."""
+    def _retract(self, cell_id: CellId, changed: Mapping[_Place, int]) -> None:
+        """Retract what was emitted with views that have changed, and say it again with those that are there now.
+
+        Args:
+            cell_id: of the shard.
+            changed: the former versions of the views that have changed.
+        """
         machine, cell = self._machine, self._cells[cell_id]
-        retracted = {place for place in changed if machine.sides[place[0]].is_retracted}
+        retracted = {
+            place: version
+            for place, version in changed.items()
+            if machine.sides[place[0]].is_retracted
+        }
         if not retracted or KEPT not in cell.values:
             return
         for window, entries in cell.values[KEPT].items():
             places = tuple(enumerate(machine.side_windows(window)))
-            if retracted.isdisjoint(places):
+            if retracted.keys().isdisjoint(places):
                 continue
             views = self._views(cell_id, places)
             assert views is not None, "a view has gone"
@@ -682,6 +768,10 @@ class _Step:
             values.get(VERSIONS, {}).pop(place, None)
             self._drop_view(cell_id, place, version, views.pop(place))
             _unmeasured(cell, place)
+        arriving = values.get(ARRIVING, {})
+        for pane in [each for each in arriving if machine.expiry_us(*each[:2]) <= now_us]:
+            self._part(cell_id, ARRIVING)
+            arriving.pop(pane).drop()
         for window in [each for each in kept if machine.strategy.expiry_us(each) <= now_us]:
             self._part(cell_id, KEPT)
             drop_all([kept.pop(window)])
@@ -723,6 +813,7 @@ class _Step:
         """When the cell has something to do next."""
         machine, values = self._machine, cell.values
         at_us = [machine.expiry_us(*place) for place in values.get(VIEWS, {})]
+        at_us += [machine.expiry_us(*pane[:2]) for pane in values.get(ARRIVING, {})]
         for window in values.get(KEPT, {}):
             at_us += [_end_us(window), machine.strategy.expiry_us(window)]
         for window in values.get(WAITING, {}):
@@ -747,6 +838,13 @@ def _version(cell: KeyedState, place: _Place) -> int:
     """The number of the newest version of a view."""
     version: int = cell.values.get(VERSIONS, {}).get(place, _FIRST)[0]
     return version
+
+
+def _next_version(cell: KeyedState, place: _Place) -> int:
+    """A number for a version of a view that no other has, nor one that is coming in parts."""
+    arriving: dict[_Pane, ArrivingView] = cell.values.get(ARRIVING, {})
+    others = [each.version for pane, each in arriving.items() if pane[:2] == place]
+    return 1 + max([_version(cell, place), *others])
 
 
 def _digest(packed: bytes) -> bytes:

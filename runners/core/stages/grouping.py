@@ -42,6 +42,7 @@ from runners.core.stages.retirement import divided
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
 from runners.core.stateful.cell_pages import (
+    LetGo,
     NeedPages,
     PagesUnreadError,
     ReadingTrial,
@@ -128,15 +129,28 @@ class GroupingStage:
         for each in self._executors():
             each.trial = None if trial is None else ReadingTrial(trial)
 
-    def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
+    def keep_in_pages(
+        self, page_bytes: int, need_pages: NeedPages, let_go: LetGo | None = None
+    ) -> None:
         """Have state that is large, and is not a grouping's, kept in pages, which are among the cells.
 
         Args:
             page_bytes: how large a page should be.
             need_pages: brings pages that are not among the cells there.
+            let_go: takes pages that have changed before a step has ended, where that is no commit; None: it is one.
         """
-        if isinstance(self.machine, StatefulDoFnMachine | SideInputsMachine):
+        if isinstance(self.machine, SideInputsMachine):
+            self.machine.keep_in_pages(page_bytes, need_pages, let_go)
+        elif isinstance(self.machine, StatefulDoFnMachine):
             self.machine.keep_in_pages(page_bytes, need_pages)
+
+    @property
+    def grows_in_pages(self) -> bool:
+        """Whether what is kept of its input can be in pages as soon as it comes.
+
+        A stateful DoFn may keep elements until they are in order, and these have no pages.
+        """
+        return isinstance(self.machine, SideInputsMachine)
 
     def setup(self) -> None:
         """Call the setup of the user's code on this worker."""

@@ -37,6 +37,10 @@ class NeedPages(Protocol):
         """
 
 
+#: Takes pages that have changed, or are gone, though the step has not ended.
+LetGo = Callable[[Iterable[CellId]], None]
+
+
 class PagesUnreadError(BaseException):
     """Pages could not be read.  It passes user code that catches exceptions, as that has not failed.
 
@@ -127,6 +131,7 @@ class CellPages(Pages):
         self._cells: MutableMapping[CellId, Any] = {}
         self._cell_id: CellId = (None, None)
         self._need: NeedPages = all_are_there
+        self._let_go: LetGo | None = None
         #: The pages that have changed in this step, or are gone.
         self._touched: dict[CellId, None] = {}
         #: The pages of each state that have changed since they were measured.
@@ -134,15 +139,27 @@ class CellPages(Pages):
         #: What pages were before the calls that may be undone.
         self._kept: WeakSet[_Kept] = WeakSet()
 
-    def begin(self, cell_id: CellId, cells: MutableMapping[CellId, Any], need: NeedPages) -> None:
+    def begin(
+        self,
+        cell_id: CellId,
+        cells: MutableMapping[CellId, Any],
+        need: NeedPages,
+        let_go: LetGo | None = None,
+    ) -> None:
         """Note where the pages are.
 
         Args:
             cell_id: of the cell.
             cells: has them, or is given those that are missing.
             need: gives it these.
+            let_go: takes pages that have changed before the step has ended; None: all stay until then.
         """
-        self._cell_id, self._cells, self._need = cell_id, cells, need
+        self._cell_id, self._cells, self._need, self._let_go = cell_id, cells, need, let_go
+
+    def let_go(self) -> None:
+        """Let pages that have changed go, where they may before the step has ended; nothing uses them now."""
+        if self._let_go is not None:
+            self._let_go(self.take_touched())
 
     def bind(self, values: dict[Any, Any]) -> None:
         """Give state in pages its pages.
