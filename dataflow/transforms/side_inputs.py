@@ -67,8 +67,10 @@ from windowing.window_fn import MergingWindowFn, WindowFn
 #: How many shards elements are divided into: enough to keep some workers busy, and each has the views.
 SHARDS = 16
 
-#: Elements of a view that go to a shard together, if there are more.
-PART_VALUES = 256
+#: More elements of a view go to a shard in parts.
+WHOLE_VALUES = 256
+#: Elements of a part, for each shard: what an engine keeps in memory of all parts are as many records as it likes.
+PART_VALUES = 4
 
 #: Not None, which is a default like any other.
 _NO_DEFAULT: Any = object()
@@ -414,14 +416,14 @@ class _Everywhere:
 
     def __call__(self, group: tuple[None, Sequence[Any]], /) -> Iterable[Any]:
         _, values = group
-        if len(values) > PART_VALUES:
+        if len(values) > WHOLE_VALUES:
             return self._parts(values)
         pane = self.number, values if isinstance(values, list) else list(values)
         return [(shard, pane) for shard in range(self.shards)]
 
     def _parts(self, values: Sequence[Any]) -> Iterator[Any]:
         left = iter(values)
-        while part := list(islice(left, PART_VALUES)):
+        while part := list(islice(left, PART_VALUES * self.shards)):
             pane = self.number, ViewPart(part, len(values))
             for shard in range(self.shards):
                 yield shard, pane

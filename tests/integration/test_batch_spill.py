@@ -107,3 +107,48 @@ def test_half_of_all_records_on_one_key(batch: Batch, tmp_path: Path, is_lifted:
     assert sum(found.values()) == sum(range(RECORDS))
     print(f"peak of a task: {notes(peaks)} MiB")
     assert max(map(int, notes(peaks))) < 1_024
+
+
+def test_views_in_files_have_the_answers_of_views_in_memory(batch: Batch) -> None:
+    """Looked up by key, and iterated; in windows, of which one has no elements and one no view."""
+
+    def build(p: df.Pipeline) -> None:
+        numbers = p | df.Create(range(8)) | df.FlatMap(lambda i: range(i, 8_000, 8))
+        minutes = numbers | "minutes" >> df.Map(lambda n: df.TimestampedValue(n, n // 3_000 * 60))
+        by_minute = minutes | "windows" >> df.WindowInto(df.FixedWindows(60))
+        pairs = by_minute | "pair" >> df.Map(lambda n: (f"key {n % 5_000}", n))
+        mains = by_minute | "few" >> df.Filter(lambda n: n % 97 == 0 and n < 6_000)
+
+        def found(n: int, one: Any, many: Any, every: Any) -> dict[str, Any]:
+            key = f"key {n % 5_000}"
+            total = sum(each for _, each in every)
+            return {"user": key, "total": one[key] + sum(many[key]) + total + len(one) + len(many)}
+
+        sides = df.AsDict(pairs), df.AsMultiMap(pairs), df.AsIter(pairs)
+        mains | "look up" >> df.Map(found, *sides) | write("found", "user", "total")
+
+    assert_same(batch, build, "found", spill_bytes=20_000, partitions=1)
+
+
+def test_a_view_that_is_larger_than_memory(batch: Batch, tmp_path: Path) -> None:
+    """However many shards a task has, and wherever what is looked up is."""
+    peaks = tmp_path / "peaks"
+
+    def build(p: df.Pipeline) -> None:
+        numbers = p | df.Create(range(100)) | df.FlatMap(lambda i: range(i, RECORDS // 5, 100))
+        pairs = numbers | "pair" >> df.Map(lambda n: (f"key {n}", f"value {n:040}"))
+        mains = numbers | "few" >> df.Filter(lambda n: n % 1_009 == 0)
+        (
+            mains
+            | df.Map(lambda n, view: (n, len(view[f"key {n}"])), df.AsDict(pairs, shards=4))
+            | df.ParDo(NotePeak(peaks))
+            | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+            | write("sums", "key", "total", key=["key"])
+        )
+
+    rows = batch.run(build, partitions=2, spill_bytes=8 << 20).read_table("sums")
+
+    assert {row["key"] for row in rows} == set(range(0, RECORDS // 5, 1_009))
+    assert {row["total"] for row in rows} == {46}
+    print(f"peak of a task: {notes(peaks)} MiB")
+    assert max(map(int, notes(peaks))) < 400

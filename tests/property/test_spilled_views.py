@@ -54,11 +54,13 @@ class Arrivals:
         views: by window.
         elements: with their windows.
         order: which of all these come first, as random numbers.
+        together: how many come in one step.
     """
 
     views: dict[Window, list[tuple[int, int]]]
     elements: list[tuple[Window, int]]
     order: list[int]
+    together: int = 1
 
     def blobs(self) -> Iterator[bytes]:
         """Views in parts, and elements, in any order."""
@@ -69,11 +71,14 @@ class Arrivals:
                 came += [(shard, window, (0, part)) for shard in range(SHARDS)]
         came += [(x % SHARDS, window, (None, x)) for window, x in self.elements]
         keys = itertools.cycle(self.order)
-        for _, (shard, window, value) in sorted(
-            zip(keys, came, strict=False), key=lambda each: each[0]
-        ):
-            inputs = [(value, window.start_us, NO_FIRING, +1)]
-            yield encode_partials([(shard, window, inputs, 1)])
+        placed = sorted(zip(keys, came, strict=False), key=lambda each: each[0])
+        for start in range(0, len(placed), self.together):
+            yield encode_partials(
+                [
+                    (shard, window, [(value, window.start_us, NO_FIRING, +1)], 1)
+                    for _, (shard, window, value) in placed[start : start + self.together]
+                ]
+            )
 
     def answers(self, form: str) -> Counter[Any]:
         """What user code is to find, worked out from scratch."""
@@ -129,6 +134,7 @@ ARRIVALS = st.builds(
     VIEWS,
     st.lists(st.tuples(st.sampled_from(WINDOWS), st.integers(0, 40)), max_size=30),
     st.lists(st.integers(0, 9), min_size=1, max_size=50),
+    st.sampled_from([1, 4, 30]),
 )
 
 
@@ -156,11 +162,13 @@ def arrivals_of_many(views: int = 2) -> Arrivals:
 
 
 def check_all() -> None:
-    for form in ("dict", "iterable"):
-        arrivals = arrivals_of_many()
-        found, groups = found_by(form, arrivals, 0)
+    for form, together, spill_bytes in itertools.product(
+        ("dict", "iterable"), (1, 6, 60), (0, 100_000)
+    ):
+        arrivals = attrs.evolve(arrivals_of_many(), together=together)
+        found, groups = found_by(form, arrivals, spill_bytes)
         assert found == arrivals.answers(form)
-        assert groups._pages._places, "nothing was in the file"
+        assert groups._pages.size_bytes, "nothing was in the file"
 
 
 def free_all_places(patch: Patch) -> None:

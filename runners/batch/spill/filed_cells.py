@@ -106,6 +106,11 @@ class FiledCells(CellCache):
         # In the step pages were read that may go again.
         self.trim()
 
+    def _evict(self, cell_id: CellId) -> None:
+        # A step that is under way may have deleted it already.
+        if cell_id in self:
+            super()._evict(cell_id)
+
     def _write(self) -> None:
         written = list(self.uncommitted)
         then = self.compact(written)
