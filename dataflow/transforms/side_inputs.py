@@ -17,8 +17,9 @@ pane is retracted, and said again with the new one, as long as the window of the
 side input is given with ``retracts=False``.
 
 **How.**  Elements are divided into shards by their values, and a view is sent to every shard, which keeps it until the
-window of the side input has expired.  So memory is bounded by the open windows: in each shard the views, the elements
-that wait, and, where they may be retracted, those that have been emitted.
+window of the side input has expired.  So state is bounded by the open windows: in each shard the views, the elements
+that wait, and, where they may be retracted, those that have been emitted.  What is large of it is in pages in a stream,
+and of these as many in memory as fit; so it is in batch, in a file, where it does not fit.
 
 Dataflow Model, section 2.1 (ParDo), for the transform; side inputs are of FlumeJava and Beam.
 """
@@ -123,7 +124,10 @@ class SideInput(ABC):
 
 
 class AsList(SideInput):
-    """All elements of the window, as a list; their order means nothing."""
+    """All elements of the window, as a list; their order means nothing.
+
+    It is in memory, all of it; `AsIter` need not be.
+    """
 
     def argument(self, number: int) -> ViewArgument:
         """What stands for it among the arguments."""
@@ -133,7 +137,7 @@ class AsList(SideInput):
 class AsIter(SideInput):
     """All elements of the window, to iterate any number of times; their order means nothing.
 
-    In a stream those of a large view are read while they are iterated.
+    Those of a large view are read while they are iterated, in a stream, and in batch where it does not fit.
     """
 
     form = ViewForm.ITERABLE
@@ -147,7 +151,8 @@ class AsDict(SideInput):
     """The values of ``(key, value)`` pairs by their keys, as a dict.
 
     A key that is there twice in a window is an error where the view is used: `AsMultiMap` has all values.
-    In a stream a large view is a mapping that looks keys up, as long as the call lasts that it is given to.
+    A large view is a mapping that looks keys up, as long as the call lasts that it is given to: in a stream, and in
+    batch where it does not fit.
     """
 
     form = ViewForm.DICT
