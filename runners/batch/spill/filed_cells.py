@@ -39,6 +39,10 @@ class PageFile:
     def write(self, page_id: PageId, blob: bytes) -> None:
         """Write a page, in place of what it was.
 
+        Args:
+            page_id: of the page.
+            blob: what is in it.
+
         Raises:
             OSError: the temporary directory is full.
         """
