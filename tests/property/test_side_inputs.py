@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.graph import SideInputs
 from dataflow.testing import TestStream
+from dataflow.transforms import side_inputs
 from runners.core.ground.cells import PageId
 from runners.core.side_inputs import side_inputs_machine
 from runners.core.stages.grouping import GroupingStage
@@ -68,7 +69,7 @@ def scripts(letters: str) -> st.SearchStrategy[Script]:
 
 @contextmanager
 def in_pages(page_bytes: int | None) -> Iterator[None]:
-    """Have every grouping keep what is larger in pages, as in a stream; None: nothing."""
+    """Have every grouping keep what is larger in pages, as in a stream, and views come in parts; None: neither."""
     make = GroupingStage.__init__
 
     def made(stage: GroupingStage, *args: Any, **more: Any) -> None:
@@ -78,6 +79,9 @@ def in_pages(page_bytes: int | None) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GroupingStage, "__init__", made)
+        if page_bytes is not None:
+            patch.setattr(side_inputs, "WHOLE_VALUES", 1)
+            patch.setattr(side_inputs, "PART_VALUES", 1)
         patch.setattr(side_inputs_machine, "FEW", 1)
         yield
 
