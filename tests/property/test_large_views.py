@@ -17,7 +17,7 @@ import dataflow as df
 from dataflow.graph import SideInputs
 from dataflow.serialization import dumps, loads
 from dataflow.views import LargeMapping, ViewPart
-from runners.core.ground.cells import CellId, PageId, TimerId
+from runners.core.ground.cells import CellId, LateElement, PageId, TimerId
 from runners.core.side_inputs import large_views, side_inputs_machine
 from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
 from runners.core.stages.grouping import GroupingStage, Step
@@ -263,7 +263,11 @@ def answers(engine: Engine, events: Sequence[tuple[Any, ...]]) -> list[Any]:
             engine.compact()
         if name == "parts":
             # Each part is late by itself.
-            wrong = sorted((w, repr(x)) for w, late in wrong for x in late.value)
+            wrong = sorted(
+                repr((where, each))
+                for where, what in wrong
+                for each in (what.value if isinstance(what, LateElement) else [what])
+            )
         found.append((list(engine.found), wrong))
         engine.found.clear()
     return found

@@ -201,9 +201,9 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     read, need = set[str](), CellCache.need_pages
 
-    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
+    def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
         read.update(each.state[0] for each in page_ids)
-        need(cache, page_ids, **how)
+        need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     for seed in range(by_profile(dev=2, ci=10, nightly=1_000)):
@@ -257,9 +257,9 @@ def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     read, need = set[str](), CellCache.need_pages
 
-    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
+    def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
         read.update(each.state[0] for each in page_ids)
-        need(cache, page_ids, **how)
+        need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     for seed in range(by_profile(dev=2, ci=5, nightly=1_000)):
@@ -302,10 +302,10 @@ def test_what_is_looked_up_is_what_the_direct_runner_finds(
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     read, forms, need = set[str](), set[type](), CellCache.need_pages
 
-    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
+    def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
         if how:
             read.update(each.state[0] for each in page_ids)
-        need(cache, page_ids, **how)
+        need(cache, page_ids, *how)
 
     def making(*args: Any) -> Any:
         made = view_in_pages(*args)
@@ -339,9 +339,9 @@ def test_state_of_every_kind_is_in_pages_and_read_again(monkeypatch: Patch) -> N
         monkeypatch.setattr(kind, "of", classmethod(noting))
     need = CellCache.need_pages
 
-    def reading(cache: CellCache, page_ids: Any, **how: Any) -> None:
+    def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
         read.extend(page_ids)
-        need(cache, page_ids, **how)
+        need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     check_all(range(6))
