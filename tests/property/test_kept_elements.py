@@ -52,7 +52,7 @@ def _windowed(mode: MODE) -> df.WindowInto:
 
 @attrs.define
 class Shards(Engine):
-    """Elements beside both side inputs; ``found`` has what was said of them, with signs."""
+    """Elements beside both side inputs; ``found`` has what was stood of them, with signs."""
 
     @classmethod
     def seeing(
@@ -109,7 +109,7 @@ class Shards(Engine):
         shards.restart()
         return shards
 
-    def say(self, window: Window, signed: Sequence[tuple[int, int]]) -> list[Any]:
+    def come(self, window: Window, signed: Sequence[tuple[int, int]]) -> list[Any]:
         """Elements, each with the sign +1 or -1."""
         partials: Any = [
             (x % SHARDS, window, [((None, x), window.start_us, NO_FIRING, sign)], 1)
@@ -134,8 +134,8 @@ class Model:
     watermark_us: int = 0
     views: dict[tuple[int, Window], list[Any]] = attrs.field(factory=dict)
     waiting: list[tuple[Window, int]] = attrs.field(factory=list)
-    #: What was said of elements: the window, the element, and both views then.
-    said: list[tuple[Window, int, list[Any], list[Any]]] = attrs.field(factory=list)
+    #: What was stood of elements: the window, the element, and both views then.
+    stood: list[tuple[Window, int, list[Any], list[Any]]] = attrs.field(factory=list)
 
     def pane(self, number: int, window: Window, contents: list[Any]) -> None:
         if window.end_us + LATENESS_US <= self.watermark_us:
@@ -144,13 +144,13 @@ class Model:
         self.views[number, window] = contents
         if number == FOLLOWED and before != contents:
             kept = self.views.get((KEPT, window), [])
-            self.said = [
+            self.stood = [
                 (window, each[1], contents, kept) if each[0] == window else each
-                for each in self.said
+                for each in self.stood
             ]
         self._release()
 
-    def say(self, window: Window, signed: Sequence[tuple[int, int]]) -> None:
+    def come(self, window: Window, signed: Sequence[tuple[int, int]]) -> None:
         if window.end_us + LATENESS_US <= self.watermark_us:
             return
         for x, sign in signed:
@@ -159,7 +159,7 @@ class Model:
             elif (window, x) in self.waiting:
                 self.waiting.remove((window, x))
             else:
-                self.said.remove(next(each for each in self.said if each[:2] == (window, x)))
+                self.stood.remove(next(each for each in self.stood if each[:2] == (window, x)))
         self._release()
 
     def advance(self, to_us: int) -> None:
@@ -171,12 +171,12 @@ class Model:
             views = [self.views.get((number, window)) for number in (FOLLOWED, KEPT)]
             if window.end_us <= self.watermark_us or None not in views:
                 self.waiting.remove((window, x))
-                self.said.append((window, x, views[0] or [], views[1] or []))
+                self.stood.append((window, x, views[0] or [], views[1] or []))
 
     def standing(self) -> Counter[Any]:
         return Counter(
             repr((x, sorted(map(repr, one)), sorted(map(repr, dict(other).items()))))
-            for _, x, one, other in self.said
+            for _, x, one, other in self.stood
         )
 
 
@@ -189,9 +189,9 @@ EVENTS = st.lists(
             st.just("pane"), st.sampled_from([FOLLOWED, KEPT]), st.sampled_from(WINDOWS), CONTENTS
         ),
         st.tuples(
-            st.just("say"), st.sampled_from(WINDOWS), st.lists(st.integers(0, 5), min_size=1)
+            st.just("come"), st.sampled_from(WINDOWS), st.lists(st.integers(0, 5), min_size=1)
         ),
-        st.tuples(st.just("take back"), st.sampled_from(WINDOWS), st.integers(0, 9)),
+        st.tuples(st.just("retract"), st.sampled_from(WINDOWS), st.integers(0, 9)),
         st.tuples(st.just("advance"), st.integers(1, 6)),
         st.just(("restart",)),
         st.just(("compact",)),
@@ -203,21 +203,21 @@ EVENTS = st.lists(
 def play(
     shards: Shards, events: Sequence[tuple[Any, ...]], *, is_retracted: bool, is_remembered: bool
 ) -> list[Any]:
-    """What was said, event by event; at every moment it is what the model says."""
-    model, stands, said = Model(is_retracted), Counter[str](), list[Any]()
+    """What was stood, event by event; at every moment it is what the model says."""
+    model, stands, stood = Model(is_retracted), Counter[str](), list[Any]()
     there: dict[Window, list[int]] = {window: [] for window in WINDOWS}
     for name, *args in [*events, ("advance", 10 * SIZE_US)]:
         if name == "pane":
             number, window, contents = args
             shards.add(window, (number, list(contents)))
             model.pane(number, window, contents)
-        elif name == "say":
+        elif name == "come":
             window, elements = args
-            shards.say(window, [(x, +1) for x in elements])
-            model.say(window, [(x, +1) for x in elements])
+            shards.come(window, [(x, +1) for x in elements])
+            model.come(window, [(x, +1) for x in elements])
             if window.end_us + LATENESS_US > model.watermark_us:
                 there[window] += elements
-        elif name == "take back":
+        elif name == "retract":
             window, index = args
             is_open = window.end_us + LATENESS_US > model.watermark_us
             if not is_retracted or not there[window] or not is_open:
@@ -227,8 +227,8 @@ def play(
             if (window, x) in model.waiting:
                 there[window].append(x)
                 continue
-            shards.say(window, [(x, -1)])
-            model.say(window, [(x, -1)])
+            shards.come(window, [(x, -1)])
+            model.come(window, [(x, -1)])
         elif name == "advance":
             shards.advance(shards.watermark_us + args[0])
             model.advance(shards.watermark_us)
@@ -238,14 +238,14 @@ def play(
             shards.compact()
         for sign, value in shards.found:
             stands[repr(value)] += sign
-        assert min(stands.values(), default=0) >= 0, "retracted is what was not said"
+        assert min(stands.values(), default=0) >= 0, "retracted is what was not stood"
         now = Counter[str]()
         for value, count in stands.items():
             now[_plain(value) if is_remembered else value] += count
         assert +now == model.standing()
-        said.append(list(shards.found))
+        stood.append(list(shards.found))
         shards.found.clear()
-    return said
+    return stood
 
 
 def _plain(value: str) -> str:
@@ -295,19 +295,23 @@ ELEMENTS = list(range(6)) * 3
 
 
 def scripted() -> list[list[tuple[Any, ...]]]:
-    """Panes of both side inputs behind elements, and elements that are retracted with what they were said with."""
+    """Panes of both side inputs behind elements, and elements that are retracted with what they were stood with."""
     first, second = WINDOWS
-    begin = [("pane", FOLLOWED, first, MANY), ("pane", KEPT, first, MANY), ("say", first, ELEMENTS)]
+    begin = [
+        ("pane", FOLLOWED, first, MANY),
+        ("pane", KEPT, first, MANY),
+        ("come", first, ELEMENTS),
+    ]
     again = [("compact",), ("restart",)]
-    back = [("take back", first, each) for each in (7, 3, 5, 0)]
+    back = [("retract", first, each) for each in (7, 3, 5, 0)]
     return [
         [*begin, *again, ("pane", FOLLOWED, first, OTHERS), *again, *back],
-        [*begin, *again, ("pane", KEPT, first, OTHERS), ("say", first, ELEMENTS), *again, *back],
+        [*begin, *again, ("pane", KEPT, first, OTHERS), ("come", first, ELEMENTS), *again, *back],
         [
             *begin,
             ("pane", KEPT, first, OTHERS),
             *again,
-            ("say", first, ELEMENTS[:3]),
+            ("come", first, ELEMENTS[:3]),
             ("pane", KEPT, first, MANY[6:]),
             *again,
             *back,
@@ -350,7 +354,7 @@ def take_any(patch: Patch) -> None:
 
 
 def pack_too_early(patch: Patch) -> None:
-    """What user code said is not in the pages."""
+    """What user code stood is not in the pages."""
     patch.setattr(side_inputs_machine._Step, "_unpack", lambda *_: None)
 
 
@@ -409,13 +413,13 @@ def test_an_element_that_is_kept_costs_a_page_or_so(*, is_retracted: bool) -> No
     assert shards.written(lambda: shards.add(first, (FOLLOWED, PAIRS), (KEPT, PAIRS))) > 200_000
 
     elements = [10**200 + each for each in range(400)]
-    costs = [shards.written(partial(shards.say, first, [(x, +1)])) for x in elements]
+    costs = [shards.written(partial(shards.come, first, [(x, +1)])) for x in elements]
     assert max(costs) < 8 * PAGE_BYTES
     assert max(costs[200:]) < max(costs[:200]) + PAGE_BYTES
     assert sum("kept" in str(each) for each in shards.cells) > 3
 
     if is_retracted:
-        back = [shards.written(partial(shards.say, first, [(x, -1)])) for x in elements[::7]]
+        back = [shards.written(partial(shards.come, first, [(x, -1)])) for x in elements[::7]]
         assert max(back) < 8 * PAGE_BYTES
 
 
@@ -429,18 +433,18 @@ def test_a_former_view_is_there_once_and_as_long_as_an_element_needs_it() -> Non
     shards.add(first, (FOLLOWED, [(1, 2)]))
     for number in range(4):
         shards.add(first, (KEPT, [*PAIRS, ("number", number)]))
-        shards.say(first, [(number, +1), (number, +1)])
+        shards.come(first, [(number, +1), (number, +1)])
     assert len(views()) == 4
     for number in range(3):
-        shards.say(first, [(number, -1)])
+        shards.come(first, [(number, -1)])
         assert len(views()) == 4 - number
-        shards.say(first, [(number, -1)])
+        shards.come(first, [(number, -1)])
         assert len(views()) == 3 - number
 
 
 @pytest.mark.parametrize("is_retracted", [False, True])
 def test_elements_that_were_stored_with_their_views_go_on(*, is_retracted: bool) -> None:
-    """As they were stored in the past: the view that is there, and another one that is not there any more."""
+    """With the view that is there, and another one that is not there any more."""
     first = WINDOWS[0]
     now, before, followed = View([("k", 2)]), View([("k", 1)]), View([(7, 7)])
     emitted: dict[int, list[EmittedPane]] = {}
@@ -456,12 +460,12 @@ def test_elements_that_were_stored_with_their_views_go_on(*, is_retracted: bool)
     shards.restart()
 
     if is_retracted:
-        shards.say(first, [(2, -1), (4, -1)])
+        shards.come(first, [(2, -1), (4, -1)])
     else:
         shards.add(first, (FOLLOWED, [(8, 8)]))
     taken = [value for sign, value in shards.found if sign < 0]
     assert taken == [(2, ["(7, 7)"], ["('k', 1)"]), (4, ["(7, 7)"], ["('k', 2)"])]
-    said = [value for sign, value in shards.found if sign > 0]
+    stood = [value for sign, value in shards.found if sign > 0]
     both = [(x, ["(8, 8)"], ["('k', 2)"]) for x in (2, 4)]
-    assert said == ([] if is_retracted else both)
+    assert stood == ([] if is_retracted else both)
     assert not any("former" in each.values for each in shards.cells.values())

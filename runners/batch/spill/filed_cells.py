@@ -69,7 +69,7 @@ class PageFile:
             self._free[room].append(at)
 
     def read(self, cell_ids: Sequence[CellId]) -> Iterator[tuple[CellId, bytes]]:
-        """Those pages that the file has."""
+        """Read those pages that the file has."""
         for cell_id in cell_ids:
             if isinstance(cell_id, PageId) and cell_id in self._places:
                 assert self._file is not None

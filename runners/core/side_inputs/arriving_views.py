@@ -55,7 +55,7 @@ class ArrivingView:
             else:
                 self.buckets[place % BUCKETS].append(each)
 
-    def held(self, state: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    def containers(self, state: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """What may be in pages, by the name that it has there.
 
         Args:
@@ -89,7 +89,7 @@ class ArrivingView:
                 return
             came, self.contents = self.contents, []
             self.buckets = [PagedBag(0, []) for _ in range(BUCKETS)]
-            pages.bind(dict(self.held(state)))
+            pages.bind(dict(self.containers(state)))
             self._take(came)
             for bucket in self.buckets:
                 bucket.resize(page_bytes)

@@ -55,23 +55,23 @@ def take(entries: Any, digest: int, element: Any) -> Entry | None:
     return None
 
 
-def said_again(entries: Any, say: Callable[[Entry], Entry]) -> Any:
+def emitted_again(entries: Any, emit_again: Callable[[Entry], Entry]) -> Any:
     """Say all elements of a window again; returns what stands for the entries from here on.
 
     Args:
         entries: of the window.
-        say: retracts what was emitted, and emits the element anew; returns what is kept of it now.
+        emit_again: retracts what was emitted, and emits the element anew; returns what is kept of it now.
     """
     if isinstance(entries, list | PagedBag):
         former = list(entries)
-        said = [say(entry) for entry in former]
-        if all(now is before for now, before in zip(said, former, strict=True)):
+        again = [emit_again(entry) for entry in former]
+        if all(now is before for now, before in zip(again, former, strict=True)):
             return entries
         if isinstance(entries, Paged):
             entries.drop()
-        return said
+        return again
     for digest, found in list(entries.items()):
-        again = [say(entry) for entry in found]
+        again = [emit_again(entry) for entry in found]
         if any(now is not before for now, before in zip(again, found, strict=True)):
             entries[digest] = again
     return entries

@@ -59,8 +59,8 @@ from runners.core.side_inputs.emitted_elements import (
     FormerVersions,
     add,
     drop_all,
+    emitted_again,
     entries_of,
-    said_again,
     take,
 )
 from runners.core.side_inputs.large_views import LargeElements, PairsByKey, view_in_pages
@@ -424,10 +424,11 @@ class _Step:
             values, found = cell.values, dict[Any, Any]()
             for name in (WAITING, KEPT):
                 found.update(
-                    (_state(name, each), held) for each, held in values.get(name, {}).items()
+                    (_state(name, each), found_there)
+                    for each, found_there in values.get(name, {}).items()
                 )
             for pane, arriving in values.get(ARRIVING, {}).items():
-                found.update(arriving.held(_state(VIEWS, pane[:2], arriving.version)))
+                found.update(arriving.containers(_state(VIEWS, pane[:2], arriving.version)))
             for place, view in values.get(VIEWS, {}).items():
                 found[_state(VIEWS, place, _version(cell, place))] = view
             for (number, window, version), view in values.get(FORMER, {}).items():
@@ -619,12 +620,12 @@ class _Step:
             versions = self._versions(cell_id, places)
             uses: dict[tuple[int, ...], int] = {}
             former = lru_cache(partial(self._views_of, cell_id, places, changed=retracted))
-            say = partial(self._say_again, former, views, versions, uses)
-            cell.values[KEPT][window] = said_again(entries, say)
+            emit_again = partial(self._emit_again, former, views, versions, uses)
+            cell.values[KEPT][window] = emitted_again(entries, emit_again)
             if versions:
                 self._part(cell_id, USES)[window] = uses
 
-    def _say_again(
+    def _emit_again(
         self,
         former: Callable[[tuple[int, ...]], tuple[View, ...]],
         views: tuple[View, ...],
@@ -634,15 +635,15 @@ class _Step:
     ) -> Entry:
         """Retract an element that is kept, and emit it with other views; returns what is kept of it from here on."""
         emitted, known = entry
-        self._say(emitted, former(known), -1)
+        self._emit_kept(emitted, former(known), -1)
         if known != versions or self._machine.is_remembered:
             emitted = EmittedPane(emitted.value, emitted.timestamp_us, emitted.window, emitted.pane)
             entry = emitted, versions
         _count(uses, versions, +1)
-        self._say(emitted, views)
+        self._emit_kept(emitted, views)
         return entry
 
-    def _say(self, emitted: EmittedPane, views: tuple[View, ...], sign: int = +1) -> None:
+    def _emit_kept(self, emitted: EmittedPane, views: tuple[View, ...], sign: int = +1) -> None:
         """Emit an element that is kept, or retract it."""
         value = WithViews(emitted.value, views)
         effects = self._effects
@@ -680,7 +681,7 @@ class _Step:
             return
         if self._machine.strategy.expiry_us(window) <= self._watermark_us:
             for value, at, pane, sign in elements:
-                self._say(EmittedPane(value, at, window, pane), views, sign)
+                self._emit_kept(EmittedPane(value, at, window, pane), views, sign)
             return
         self._emit_and_keep(cell_id, window, elements, views)
         self._hold(cell_id, window, min(at for _, at, _, _ in elements))
@@ -711,13 +712,13 @@ class _Step:
                 found = take(kept[window], digest, value)
                 if found is None:
                     # Nobody knows when it was emitted.
-                    self._say(entry[0], views, sign)
+                    self._emit_kept(entry[0], views, sign)
                     continue
                 entry = found
                 seen = self._views_of(cell_id, places, entry[1])
             if uses is not None:
                 _count(uses, entry[1], sign)
-            self._say(entry[0], seen, sign)
+            self._emit_kept(entry[0], seen, sign)
 
     def _note_late(self, cell_id: CellId, window: Window, inputs: Sequence[Input]) -> None:
         for (_, value), at, _, sign in inputs:
