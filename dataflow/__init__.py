@@ -51,9 +51,11 @@ from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
+from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.sinks import Write
+from dataflow.io.text_lines import ReadFromText
 from dataflow.join_fn import JoinType
 from dataflow.metrics import (
     DistributionResult,
@@ -306,6 +308,8 @@ __all__ = [
     "Read",
     "ReadFromCsv",
     "ReadFromJsonLines",
+    "ReadFromParquet",
+    "ReadFromText",
     "ReadModifyWriteStateSpec",
     "RecordIds",
     "Reify",

@@ -21,7 +21,8 @@ from dataflow.computations.folder_reader import FolderPosition
 from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
-from dataflow.io.files import FileSplit
+from dataflow.io.parquet_files import ParquetSplit
+from dataflow.io.text_files import FileSplit
 from dataflow.key_forms import key_of_form
 from dataflow.paged_state import JoinedBag, PagedBag, PagedList, PagedMap
 from dataflow.serialization import read_as, written_as
@@ -57,6 +58,7 @@ ATTRS: dict[str, type] = {
     "tagged output": TaggedOutput,
     "change": Change,
     "file split": FileSplit,
+    "parquet split": ParquetSplit,
     "injector split": InjectorSplit,
     "folder position": FolderPosition,
     "arrival split": ArrivalSplit,

@@ -31,7 +31,8 @@ from dataflow.computations.file_injector import InjectorSplit
 from dataflow.computations.folder_reader import FolderPosition
 from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
-from dataflow.io.files import FileSplit
+from dataflow.io.parquet_files import ParquetSplit
+from dataflow.io.text_files import FileSplit
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
 from dataflow.paged_state import JoinedBag, PagedBag, PagedList, PagedMap
 from dataflow.record_ids import record_digest
@@ -361,6 +362,7 @@ VALUES: dict[str, Any] = {
     "tagged output": df.TaggedOutput("late", 1),
     "change": df.Change(("k", 1), -1, 5, FIRST, LATE_PANE, 6),
     "file split": FileSplit("a.csv", 0, 10),
+    "parquet split": ParquetSplit("a.parquet", 2, 5, 4_711, 6),
     "injector split": InjectorSplit("a.csv", 5, 6),
     "folder position": FolderPosition(done=(("part-", 4, ".csv", (1, 9)),), name="x", offset=5),
     "arrival split": ArrivalSplit(FileSplit("a.csv", 0, 10), 5),

@@ -13,8 +13,8 @@ import dataflow as df
 from benchmarks.cases import GAP_MS, PERIOD_MS, THROUGHPUT, WINDOW_MS
 from benchmarks.task import Task
 from benchmarks.workloads import WATERMARK_BOUND_S
-from dataflow.io.files import text_of
 from dataflow.io.lines import LineSource
+from dataflow.io.text_files import text_of
 
 TABLE = "answers"
 

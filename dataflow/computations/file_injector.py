@@ -18,9 +18,9 @@ import attrs
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.csv_files import CsvSource
 from dataflow.io.file_reader import unreadable_file
-from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
+from dataflow.io.text_files import TextFileSource
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
@@ -56,7 +56,7 @@ class FileInjector(Source):
         PipelineError: ``event_time`` is no function, or a duration is negative.
     """
 
-    source_class: ClassVar[type[FileSource]]
+    source_class: ClassVar[type[TextFileSource]]
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class FileInjector(Source):
         first_us = min(batch.timestamps_us, default=MAX_TIMESTAMP_US)
         return clamp_timestamp_us(first_us - (self._disorder_us or 0))
 
-    def _files(self, pattern: str) -> FileSource:
+    def _files(self, pattern: str) -> TextFileSource:
         return self.source_class(
             pattern=pattern,
             event_time=self._event_time,
@@ -171,7 +171,7 @@ class FileInjector(Source):
 
 
 class _InjectorReader(SourceReader):
-    def __init__(self, split: InjectorSplit, position: int | None, files: FileSource) -> None:
+    def __init__(self, split: InjectorSplit, position: int | None, files: TextFileSource) -> None:
         self._split, self._position, self._files = split, position, files
         self._inner: SourceReader | None = None
 

@@ -26,9 +26,9 @@ from dataflow.computations.folder_reader import FolderReader, FolderShare
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
 from dataflow.io.csv_files import CsvSource
-from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
+from dataflow.io.text_files import TextFileSource
 from dataflow.source import Source, SourceReader
 from windowing.errors import error_text
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us, to_timestamp_us
@@ -54,7 +54,7 @@ class FileWatcher(Source):
             argument is of no use.
     """
 
-    source_class: ClassVar[type[FileSource]]
+    source_class: ClassVar[type[TextFileSource]]
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class FileWatcher(Source):
     def _has_ended(self) -> bool:
         return self._until is not None and (self._folder / self._until).exists()
 
-    def _files(self, began_us: int, path: Path) -> FileSource:
+    def _files(self, began_us: int, path: Path) -> TextFileSource:
         ahead = self._ahead if self.keeps_set_aside else None
         return self.source_class(
             pattern=str(path),

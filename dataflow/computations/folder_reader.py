@@ -17,7 +17,7 @@ import attrs
 from dataflow.computations.name_set import NameRun, NameSet
 from dataflow.errors import InputError
 from dataflow.io.file_reader import unreadable_file
-from dataflow.io.files import FileSource, FileSplit
+from dataflow.io.text_files import FileSplit, TextFileSource
 from dataflow.set_aside import SetAside
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
@@ -39,7 +39,7 @@ class FolderShare:
     folder: Path
     is_mine: Callable[[str], bool]
     has_ended: Callable[[], bool]
-    files: Callable[[Path], FileSource]
+    files: Callable[[Path], TextFileSource]
     created_us: Callable[[Path], int] | None
     disorder_us: int | None
     settle_us: int
@@ -86,6 +86,8 @@ class FolderReader(SourceReader):
         self._unreadable: list[SetAside] = []
         self._is_whole = self._has_ended = False
         self._looked_us: int | None = None
+        #: The bytes of the current file, when it was looked at last.
+        self._size = 0
 
     def read(self, max_records: int) -> SourceBatch:
         """Records of one file; none where there is nothing at the moment."""
@@ -211,7 +213,10 @@ class FolderReader(SourceReader):
             ) from None
         silent_us = self._share.now_us() - found.st_mtime_ns // 1_000
         self._is_whole = silent_us >= self._share.settle_us or not self._share.settle_us
-        end = found.st_size
+        self._size = end = found.st_size
+        is_packed = files.is_packed(str(path))
+        if is_packed and not self._is_whole:
+            return False  # what is packed has records when it is complete
         if not self._is_whole:
             end = files.record_end(str(path), self._offset or 0, end)
         if self._offset is None:
@@ -225,11 +230,15 @@ class FolderReader(SourceReader):
                     self._end_file()
                 return False
             self._offset = files.head_bytes(str(path))
-        if self._offset >= end:
+        end_bytes: int | None = end
+        if is_packed:
+            end_bytes = None  # it is known when it has been unpacked
+        elif self._offset >= end:
             if self._is_whole:
                 self._end_file()
             return False
-        self._inner = files.open(FileSplit(str(path), self._offset, end), self._offset, fence=0)
+        split = FileSplit(str(path), self._offset, end_bytes)
+        self._inner = files.open(split, self._offset, fence=0)
         return True
 
     def _end_piece(self) -> None:
@@ -239,7 +248,7 @@ class FolderReader(SourceReader):
 
     def _end_file(self) -> None:
         assert self._name is not None
-        self._sizes.append((self._name, self._offset or 0))
+        self._sizes.append((self._name, self._size))
         self._done.add(self._name)
         self._runs = self._done.runs()
         self._name = self._offset = None

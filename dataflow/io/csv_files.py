@@ -5,7 +5,6 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,16 +12,15 @@ import attrs
 from dataflow.errors import InputError
 from dataflow.io.csv_quotes import QuoteScan
 from dataflow.io.file_reader import FileReader
-from dataflow.io.files import (
+from dataflow.io.files import ReadFromFiles
+from dataflow.io.text_files import (
     BOM,
     PIECE_BYTES,
-    FileSource,
     FileSplit,
-    ReadFromFiles,
     RecordBytes,
+    TextFileSource,
     text_of,
 )
-from dataflow.io.whole_lines import WholeLines
 from dataflow.source import SourceReader
 
 #: A character has at most so many bytes.
@@ -30,7 +28,7 @@ _CHARACTER_BYTES_MAX = 4
 
 
 @attrs.frozen(kw_only=True)
-class CsvSource(FileSource):
+class CsvSource(TextFileSource):
     """Rows of CSV files (RFC 4180) with a header line, as mappings from column name to text."""
 
     @property
@@ -44,7 +42,7 @@ class CsvSource(FileSource):
         Raises:
             InputError: it is not so, or the header is no CSV or no UTF-8.
         """
-        header = _header(path)
+        header = self._header(path)
         if not header.removeprefix(BOM).strip() or b"\0" in header:
             raise InputError(
                 f"{path} has no CSV header",
@@ -106,20 +104,20 @@ class CsvSource(FileSource):
 
     def head_bytes(self, path: str) -> int:
         """How many bytes the header line has."""
-        return len(_header(path))
+        return len(self._header(path))
 
     def record_starts(
         self, path: str, start: int, wanted: Sequence[int], size: int
     ) -> Iterator[int]:
         """Looks at quotes from the start of the file, as only that shows which line ends are in a quoted field."""
         scan = QuoteScan()
-        with Path(path).open("rb") as file:
+        with closing(self.open_file(path)) as file:
             for offset in wanted:
                 file.seek(start)
                 while start < offset and (piece := file.read(min(offset - start, PIECE_BYTES))):
                     scan.pass_over(piece)
                     start += len(piece)
-                with closing(WholeLines(path, start, size)) as lines:
+                with closing(self.lines(path, start, size)) as lines:
                     for line in lines:
                         scan.pass_over(line)
                         start += len(line)
@@ -136,7 +134,7 @@ class CsvSource(FileSource):
             end: the number of bytes that the file has now.
         """
         scan, found = QuoteScan(), start
-        with closing(WholeLines(path, start, end, is_growing=True)) as lines:
+        with closing(self.lines(path, start, end, is_growing=True)) as lines:
             for piece in lines.pieces(PIECE_BYTES):
                 before, at = copy.copy(scan), start
                 start += len(piece)
@@ -156,7 +154,7 @@ class CsvSource(FileSource):
         Raises:
             InputError: the header is no CSV or no UTF-8.
         """
-        lines = _header(path).removeprefix(BOM).splitlines(keepends=True)
+        lines = self._header(path).removeprefix(BOM).splitlines(keepends=True)
         try:
             return next(csv.reader([text_of(path, line) for line in lines], strict=True))
         except csv.Error as error:
@@ -166,17 +164,16 @@ class CsvSource(FileSource):
                 hint="correct the file; quotes inside a quoted field are doubled",
             ) from None
 
-
-def _header(path: str) -> bytes:
-    """The first line, or lines where a quoted name spans several."""
-    scan, header = QuoteScan(), b""
-    with closing(WholeLines(path, 0, Path(path).stat().st_size)) as lines:
-        for line in lines:
-            scan.pass_over(line if header else line.removeprefix(BOM))
-            header += line
-            if not scan.is_in_quotes:
-                break
-    return header
+    def _header(self, path: str) -> bytes:
+        """The first line, or lines where a quoted name spans several."""
+        scan, header = QuoteScan(), b""
+        with closing(self.lines(path, 0)) as lines:
+            for line in lines:
+                scan.pass_over(line if header else line.removeprefix(BOM))
+                header += line
+                if not scan.is_in_quotes:
+                    break
+        return header
 
 
 class _RowReader(FileReader):
@@ -203,7 +200,9 @@ class ReadFromCsv(ReadFromFiles[dict[str, str]]):
     """Rows of CSV files as mappings from column name to text.
 
     Args:
-        path: a file, or a pattern such as ``data/*.csv``.
+        path: a file, a folder (all files in it, but for names that begin with a dot or an underscore), a pattern such
+            as ``data/*.csv`` or ``data/**/*.csv``, or a list of these.  What begins with ``s3://`` or ``gs://`` is read
+            from there, with the credentials that Arrow finds.
         event_time: gives a row's event time (an aware datetime, text, or seconds since 1970).
             `ARRIVAL_TIME`: a row happens when it is read.  Without it every row is at the beginning of time.
         max_disorder: how far event times go back behind the newest one seen so far, at most, as
@@ -215,6 +214,10 @@ class ReadFromCsv(ReadFromFiles[dict[str, str]]):
             it: what is right would be late behind it.  In batch, the clock is that when the job began.  None: every
             event time is taken, as for records of things that are planned.
         record_ids: how rows are known that are in a file more than once; as for `Read`.
+        filesystem: an Arrow file system (`pyarrow.fs`), in which the paths are, for places or options that an address
+            cannot name.  It is sent to workers as it is, with credentials that were given to it.
+        compression: ``gzip``, ``zstd``, ``none``; ``auto``: files whose names end in ``.gz`` or ``.zst`` are packed.  A
+            packed file is read by one worker, and one that goes on within it unpacks again what is before.
 
     Raises:
         InputError: a file is missing or malformed: when the pipeline is built if its header shows that, else when it

@@ -1,69 +1,35 @@
-"""Reading files of records: the common part of all formats.
-
-A file is divided at record boundaries, a position is the byte offset of the next record, and a batch ends on a record.
-Compressed files are not read.  A record may span lines where the format allows it (quoted CSV fields).
-
-A line ends with LF, CR LF or CR.  Where a record ends is certain for one that is malformed, too: it depends on the file
-alone, so the others are the same however the file is divided.
-"""
+"""Reading files of records: what all formats have in common, which is how files are found and when records happened."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from glob import glob
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 import attrs
 
-from dataflow.errors import InputError, PipelineError
+from dataflow.errors import PipelineError
 from dataflow.io.arrival import ArrivalTime
 from dataflow.io.create import Read
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD, MaxAhead
-from dataflow.io.whole_lines import WholeLines
+from dataflow.io.packing import check_compression
+from dataflow.io.storage import Storage, not_opened
 from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
 from dataflow.record_ids import RecordIds
 from dataflow.source import Source, SourceReader
 from dataflow.type_vars import T
-from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
+from windowing.timestamps import US_PER_SECOND, DurationLike, TimestampLike, to_duration_us
 
 if TYPE_CHECKING:
     from dataflow.pipeline import Pipeline
 
-#: Files are not cut into pieces smaller than this: below it, opening costs more than reading.
-SPLIT_BYTES_MIN = 2 << 20
-#: Bytes that are searched in one go.
-PIECE_BYTES = 1 << 20
-BOM = b"\xef\xbb\xbf"
+#: Units of event times that are numbers since 1970, in microseconds.
+UNITS_US = {"s": US_PER_SECOND, "ms": 1_000, "us": 1}
 
-#: How the names of compressed files end.
-_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-
-
-@attrs.frozen
-class FileSplit:
-    """The records of one file that start in ``[start_bytes, end_bytes)``.
-
-    Attributes:
-        began_us: when the input was divided, which is when the job began, if anything depends on that.
-    """
-
-    path: str
-    start_bytes: int
-    end_bytes: int
-    began_us: int | None = None
-
-
-@attrs.frozen
-class RecordBytes:
-    """A record as it is in a file, well-formed or not: ``size`` bytes, of which ``raw`` are the first, or all."""
-
-    raw: bytes
-    size: int
+#: One path or pattern, or several.
+Paths = str | Path | Sequence[str | Path]
 
 
 @attrs.frozen(kw_only=True)
@@ -71,20 +37,30 @@ class FileSource(Source):
     """Records of files that match a pattern; see `dataflow.io.csv_files.ReadFromCsv` for the arguments.
 
     Attributes:
+        pattern: a path, or several: files, folders, and patterns.
+        filesystem: an Arrow file system, in which the paths are; None: this machine, or what an address says.
+        compression: how files are packed, for formats that have no compression of their own.
         max_ahead: which records are set aside because they are too far ahead; None: none is.
         is_repeatable: the limit is measured from the time when the job began.
     """
 
-    pattern: str
+    pattern: str | tuple[str, ...]
     event_time: Callable[[Any], TimestampLike] | None = None
     max_disorder_us: int | None = None
     max_ahead: MaxAhead | None = None
     is_repeatable: bool = False
+    filesystem: Any = None
+    compression: str = "auto"
 
     @property
     def input_name(self) -> str:
-        """The path, or pattern."""
-        return self.pattern
+        """The path, or pattern, or all of them."""
+        return ", ".join(self._patterns)
+
+    @property
+    def storage(self) -> Storage:
+        """Where the files are."""
+        return Storage(self.filesystem)
 
     @property
     def has_event_times(self) -> bool:
@@ -107,170 +83,98 @@ class FileSource(Source):
         Raises:
             InputError: a file is missing or cannot be read, or its beginning is not of this format.
         """
-        for path in self._paths():
+        for path in self.paths():
             try:
                 self.check_head(path)
             except OSError as error:
                 raise not_opened(path, error) from None
 
-    def splits(self, desired: int) -> Sequence[FileSplit]:
-        """Whole files, or pieces of at least `SPLIT_BYTES_MIN` where more are desired than there are files."""
-        paths = self._paths()
-        pieces = max(1, desired // len(paths))
-        return [split for path in paths for split in self._split_file(path, pieces)]
+    def splits(self, desired: int) -> Sequence[Any]:
+        """Whole files, or parts of them where more are desired than there are files."""
+        paths = self.paths()
+        parts = max(1, desired // len(paths))
+        return [split for path in paths for split in self.split_file(path, parts)]
+
+    @abstractmethod
+    def split_file(self, path: str, parts: int) -> Sequence[Any]:
+        """Divide a file into at least one part, and at most so many.
+
+        Args:
+            path: of the file.
+            parts: the desired number.
+        """
+
+    def paths(self) -> list[str]:
+        """The files, in the order of the patterns, and by name.
+
+        Raises:
+            InputError: a pattern matches none.
+        """
+        storage = self.storage
+        return list(dict.fromkeys(path for each in self._patterns for path in storage.find(each)))
+
+    @property
+    def _patterns(self) -> tuple[str, ...]:
+        return (self.pattern,) if isinstance(self.pattern, str) else self.pattern
+
+    def began_us(self) -> int | None:
+        """The time now, for splits, if anything depends on when the input was divided."""
+        return None if self.max_ahead is None else self.max_ahead.now_us()
 
     def repeatable(self) -> Self:
         """Return a copy whose limit for event times is fixed for each split, so that reading again decides alike."""
         return attrs.evolve(self, is_repeatable=True)
 
-    def ceiling(self, split: FileSplit) -> MaxAhead | None:
-        """The limit for event times in a split."""
-        if self.max_ahead is None or not self.is_repeatable or split.began_us is None:
+    def ceiling(self, began_us: int | None) -> MaxAhead | None:
+        """The limit for event times in a split.
+
+        Args:
+            began_us: when the input was divided, as the split has it.
+        """
+        if self.max_ahead is None or not self.is_repeatable or began_us is None:
             return self.max_ahead
-        return self.max_ahead.since(split.began_us)
+        return self.max_ahead.since(began_us)
 
     @abstractmethod
-    def open(self, split: FileSplit, position: int | None, *, fence: int) -> SourceReader:
-        """Read from a byte offset on."""
+    def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
+        """Read a split from a position on."""
 
     @abstractmethod
     def check_head(self, path: str) -> None:
         """Raise `InputError` if the file cannot be of this format, as far as its beginning shows."""
-
-    def check_format(self, path: str) -> None:
-        """Raise `InputError` if no record of the file can be read, whatever the records are."""
-
-    @abstractmethod
-    def records_of(self, path: str, raw: bytes) -> Sequence[Any]:
-        """The record in some bytes; none where a line is empty.  Raises `InputError` if they are malformed.
-
-        Args:
-            path: for messages.
-            raw: the bytes of one record, as `record_end` or the lines divide them.
-        """
-
-    def units(self, lines: Iterable[bytes]) -> Iterator[RecordBytes]:
-        """Lines, the first of which begins a record, as records; here each is one."""
-        return (RecordBytes(line, len(line)) for line in lines)
-
-    def head_bytes(self, path: str) -> int:
-        """Bytes before the first record; here those of a byte order mark, which some editors write."""
-        with Path(path).open("rb") as file:
-            return len(BOM) if file.read(len(BOM)) == BOM else 0
-
-    def record_starts(
-        self, path: str, start: int, wanted: Sequence[int], size: int
-    ) -> Iterator[int]:
-        """For each wanted offset, ascending, a record start at or after it.
-
-        Args:
-            path: of the file.
-            start: where its first record begins.
-            wanted: offsets behind that.
-            size: of the file.
-        """
-        for offset in wanted:
-            with closing(WholeLines(path, offset, size)) as lines:
-                # Where the offset is between CR and LF, the LF is the rest of the line.
-                yield offset + len(next(iter(lines), b""))
-
-    def record_end(self, path: str, start: int, end: int) -> int:
-        """Where the last record ends that is whole in these bytes of a file that may grow; ``start`` if none is.
-
-        Args:
-            path: of the file.
-            start: a byte offset at which a record begins.
-            end: the number of bytes that may be read.
-        """
-        with closing(WholeLines(path, start, end, is_growing=True)) as lines:
-            return start + sum(map(len, lines.pieces(PIECE_BYTES)))
-
-    def _paths(self) -> list[str]:
-        is_file = Path(self.pattern).is_file()  # also where its name has brackets
-        paths = [self.pattern] if is_file else sorted(glob(self.pattern))  # noqa: PTH207 - the pattern may be absolute
-        if not paths:
-            raise InputError(
-                f"there is no file {self.pattern!r}",
-                hint=_hint_on(self.pattern),
-            )
-        packed = [path for path in paths if path.endswith(_PACKED)]
-        if packed:
-            raise InputError(
-                f"{packed[0]!r} is compressed, and files are read as they are",
-                detail="a compressed file cannot be read in parts, or from where a reader stopped",
-                hint="unpack it before: gzip -dk, bzip2 -dk, xz -dk, zstd -d, unzip",
-            )
-        return paths
-
-    def _split_file(self, path: str, pieces: int) -> list[FileSplit]:
-        start, size = self.head_bytes(path), Path(path).stat().st_size
-        pieces = max(1, min(pieces, (size - start) // SPLIT_BYTES_MIN))
-        wanted = [start + (size - start) * piece // pieces for piece in range(1, pieces)]
-        bounds = [start, *self.record_starts(path, start, wanted, size), size]
-        began_us = None if self.max_ahead is None else self.max_ahead.now_us()
-        return [
-            FileSplit(path, low, high, began_us) for low, high in pairwise(bounds) if low < high
-        ] or [FileSplit(path, start, size, began_us)]
-
-
-def not_opened(path: str, error: OSError) -> InputError:
-    """The error about a file that cannot be opened.
-
-    Args:
-        path: of the file.
-        error: of the operating system.
-    """
-    return InputError(
-        f"{path} cannot be read",
-        detail=str(error),
-        hint="check that it is a file, and that you may read it",
-    )
-
-
-def text_of(path: str, raw: bytes) -> str:
-    """Bytes of a file as text.
-
-    Args:
-        path: for messages.
-        raw: the bytes.
-
-    Raises:
-        InputError: they are not UTF-8.
-    """
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8 text", detail=str(error), hint="convert the file to UTF-8"
-        ) from None
 
 
 class ReadFromFiles(OneOutput["Pipeline", T], Generic[T]):
     """The base class of the transforms that read files.
 
     Args:
-        path: of the files, with ``*`` and ``?``.
+        path: files, folders, and patterns of files.
         event_time: from a record to its event time; `ARRIVAL_TIME`; None: records have none.
         max_disorder: how far event times go back in a file.
         max_ahead: how far event times may be ahead of the clock; None: as far as they are.
         record_ids: how copies of records are recognized; None: not at all.
+        filesystem: an Arrow file system, in which the paths are; None: this machine, or what an address says.
+        compression: how files are packed; ``auto``: as their names say.
 
     Raises:
-        PipelineError: ``max_disorder`` is negative, or given where no event time is taken from records; or
-            ``max_ahead`` is negative.
+        PipelineError: ``path`` is no path, ``compression`` is unknown, a duration is negative, or ``max_disorder`` is
+            given where no event time is taken from records.
     """
 
     source_class: type[FileSource]
 
     def __init__(
         self,
-        path: str | Path,
+        path: Paths,
         *,
         event_time: Callable[[Any], TimestampLike] | ArrivalTime | None = None,
         max_disorder: DurationLike | None = None,
         max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         record_ids: RecordIds | None = None,
+        filesystem: Any = None,
+        compression: str = "auto",
     ) -> None:
+        check_compression(type(self).__name__, compression)
         self._record_ids = record_ids
         self._arrival = event_time if isinstance(event_time, ArrivalTime) else None
         time_of = None if isinstance(event_time, ArrivalTime) else event_time
@@ -292,11 +196,13 @@ class ReadFromFiles(OneOutput["Pipeline", T], Generic[T]):
             )
         ahead = MaxAhead.of(type(self).__name__, max_ahead)
         self._source: FileSource = self.source_class(
-            pattern=str(path),
+            pattern=_pattern(type(self).__name__, path),
             event_time=time_of,
             max_disorder_us=disorder_us,
             # Without max_disorder the watermark does not follow the event times, so none can mislead it.
             max_ahead=None if disorder_us is None else ahead,
+            filesystem=filesystem,
+            compression=compression,
         )
 
     def expand(self, pcoll: Pipeline) -> PCollection[T]:
@@ -305,11 +211,17 @@ class ReadFromFiles(OneOutput["Pipeline", T], Generic[T]):
         return pcoll | Read(self._source, event_time=self._arrival, record_ids=self._record_ids)
 
 
-def _hint_on(pattern: str) -> str:
-    scheme, found, _ = pattern.partition("://")
-    if found:
-        return (
-            f"files are read from a path of this machine, not from {scheme}://; mount or copy them, or write a Source "
-            "(docs/how-to/write-a-source.md)"
+def never_called(row: Any) -> TimestampLike:
+    """Stands for a function of event times where these are a field, while arguments are checked."""
+    raise AssertionError(row)
+
+
+def _pattern(name: str, path: Paths) -> str | tuple[str, ...]:
+    if isinstance(path, str | Path):
+        return str(path)
+    are_paths = isinstance(path, Sequence) and all(isinstance(each, str | Path) for each in path)
+    if not are_paths or not path:
+        raise PipelineError(
+            f"{name} cannot read {path!r}", hint="give a path or a pattern, or a list of them"
         )
-    return "check the path; it is looked up where the pipeline runs"
+    return tuple(map(str, path))

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, overload
 
 from dataflow.errors import PipelineError
 from dataflow.io.arrival import ArrivalTime
-from dataflow.io.files import ReadFromFiles
+from dataflow.io.files import UNITS_US, Paths, ReadFromFiles, never_called
 from dataflow.io.json_rows import JsonRowsSource
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.record_ids import RecordIds
 from dataflow.rows import RowField, row_fields
 from dataflow.type_vars import T
-from windowing.timestamps import US_PER_SECOND, DurationLike, TimestampLike
-
-_UNITS_US = {"s": US_PER_SECOND, "ms": 1_000, "us": 1}
+from windowing.timestamps import DurationLike, TimestampLike
 
 
 class ReadFromJsonLines(ReadFromFiles[T]):
@@ -26,7 +23,7 @@ class ReadFromJsonLines(ReadFromFiles[T]):
 
     Args:
         path: as for `ReadFromCsv`.
-        max_disorder, max_ahead, record_ids: as for `ReadFromCsv`.
+        max_disorder, max_ahead, record_ids, filesystem, compression: as for `ReadFromCsv`.
         rows: a row type: a `typing.NamedTuple` class with fields of int, float, str or bool, or one of these or None.
             Each line then is an object with at least these members (one that may be None may be missing), and elements
             are instances of the type.  They travel as columns where every step can take them so, which is many times
@@ -47,18 +44,20 @@ class ReadFromJsonLines(ReadFromFiles[T]):
     @overload
     def __init__(
         self: ReadFromJsonLines[Any],
-        path: str | Path,
+        path: Paths,
         *,
         rows: None = ...,
         event_time: Callable[[Any], TimestampLike] | ArrivalTime | None = ...,
         max_disorder: DurationLike | None = ...,
         max_ahead: DurationLike | None = ...,
         record_ids: RecordIds | None = ...,
+        filesystem: Any = ...,
+        compression: str = ...,
     ) -> None: ...
     @overload
     def __init__(
         self,
-        path: str | Path,
+        path: Paths,
         *,
         rows: type[T],
         event_time: Callable[[T], TimestampLike] | ArrivalTime | str | None = ...,
@@ -66,10 +65,12 @@ class ReadFromJsonLines(ReadFromFiles[T]):
         max_disorder: DurationLike | None = ...,
         max_ahead: DurationLike | None = ...,
         record_ids: RecordIds | None = ...,
+        filesystem: Any = ...,
+        compression: str = ...,
     ) -> None: ...
     def __init__(
         self,
-        path: str | Path,
+        path: Paths,
         *,
         rows: type | None = None,
         event_time: Callable[[Any], TimestampLike] | ArrivalTime | str | None = None,
@@ -77,15 +78,19 @@ class ReadFromJsonLines(ReadFromFiles[T]):
         max_disorder: DurationLike | None = None,
         max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         record_ids: RecordIds | None = None,
+        filesystem: Any = None,
+        compression: str = "auto",
     ) -> None:
         field = event_time if isinstance(event_time, str) else None
-        time_of = _never_called if isinstance(event_time, str) else event_time
+        time_of = never_called if isinstance(event_time, str) else event_time
         super().__init__(
             path,
             event_time=time_of,
             max_disorder=max_disorder,
             max_ahead=max_ahead,
             record_ids=record_ids,
+            filesystem=filesystem,
+            compression=compression,
         )
         if rows is None:
             if field is not None or event_time_unit is not None:
@@ -101,24 +106,22 @@ class ReadFromJsonLines(ReadFromFiles[T]):
             event_time=None if field is not None else self._source.event_time,
             max_disorder_us=self._source.max_disorder_us,
             max_ahead=self._source.max_ahead,
+            filesystem=self._source.filesystem,
+            compression=self._source.compression,
             row_type=rows,
             fields=fields,
             time_field=field,
-            unit_us=_UNITS_US[event_time_unit or "s"],
+            unit_us=UNITS_US[event_time_unit or "s"],
         )
-
-
-def _never_called(row: Any) -> TimestampLike:
-    raise AssertionError(row)
 
 
 def _check_fields(
     row_type: type, fields: Sequence[RowField], time_field: str | None, unit: str | None
 ) -> None:
-    if unit is not None and (unit not in _UNITS_US or time_field is None):
+    if unit is not None and (unit not in UNITS_US or time_field is None):
         raise PipelineError(
             f"ReadFromJsonLines was given event_time_unit={unit!r}",
-            hint=f"give one of {', '.join(map(repr, _UNITS_US))}, with event_time= the name of a field",
+            hint=f"give one of {', '.join(map(repr, UNITS_US))}, with event_time= the name of a field",
         )
     if wrong := [each.name for each in fields if each.kind is datetime]:
         raise PipelineError(

@@ -19,9 +19,10 @@ from pyarrow import json as arrow_json
 from dataflow.arrow_numbers import numbers_of
 from dataflow.columns import ARROW_TYPES, IntColumn, Rows
 from dataflow.errors import InputError
-from dataflow.io.file_reader import FileReader, event_times_us
-from dataflow.io.files import FileSource, FileSplit, text_of
+from dataflow.io.file_reader import FileReader
 from dataflow.io.json_values import check_first_lines, parse_json
+from dataflow.io.record_reader import event_times_us
+from dataflow.io.text_files import FileSplit, TextFileSource, text_of
 from dataflow.rows import RowField
 from dataflow.source import SourceReader
 from windowing.timestamps import (
@@ -45,7 +46,7 @@ _EPOCH = to_datetime(0)
 
 
 @attrs.frozen(kw_only=True)
-class JsonRowsSource(FileSource):
+class JsonRowsSource(TextFileSource):
     """One JSON object per line, as a row of ``row_type``; other members of the object are passed over.
 
     Attributes:
@@ -69,7 +70,7 @@ class JsonRowsSource(FileSource):
 
     def check_head(self, path: str) -> None:
         """One of the first lines parses."""
-        check_first_lines(path)
+        check_first_lines(self, path)
 
     def open(self, split: FileSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read from a byte offset on."""
@@ -193,6 +194,8 @@ class _RowsReader(FileReader):
         """The next lines of the split, about as many as are asked for; their rows may be none."""
         wanted = int(max_records * self._line_bytes * _FILL)
         block = self.lines.piece(min(BLOCK_BYTES_MAX, max(_BLOCK_BYTES_MIN, wanted)))
+        if not block:
+            return
         self._block, self._rows = block, self._source.rows(self.split.path, block)
         if self._rows:
             self._line_bytes = len(block) / len(self._rows)

@@ -4,16 +4,14 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import attrs
 import msgspec
 
 from dataflow.errors import InputError
-from dataflow.io.files import BOM, text_of
 from dataflow.io.lines import LineSource
-from dataflow.io.whole_lines import WholeLines
+from dataflow.io.text_files import BOM, TextFileSource, text_of
 
 #: A malformed line is left to the reader; that a file is of another format is reported before.
 _LINES_LOOKED_AT = 10
@@ -26,7 +24,7 @@ class JsonLinesSource(LineSource):
 
     def check_head(self, path: str) -> None:
         """One of the first lines parses."""
-        check_first_lines(path)
+        check_first_lines(self, path)
 
     def records(self, path: str, lines: Sequence[bytes]) -> Sequence[Any]:
         """One value per line.  Raises `InputError` on a line that is not JSON."""
@@ -38,13 +36,17 @@ class JsonLinesSource(LineSource):
             return [parse_json(path, text) for text in texts if text.strip()]
 
 
-def check_first_lines(path: str) -> None:
+def check_first_lines(files: TextFileSource, path: str) -> None:
     """Check that one of the first lines of a file is JSON.
+
+    Args:
+        files: opens it.
+        path: of the file.
 
     Raises:
         InputError: none is, so the file is something else; a file without such lines is in order.
     """
-    with closing(WholeLines(path, 0, Path(path).stat().st_size)) as lines:
+    with closing(files.lines(path, 0)) as lines:
         first = [line.removeprefix(BOM) for line in islice(lines, _LINES_LOOKED_AT)]
     found: InputError | None = None
     for number, line in enumerate(first, 1):

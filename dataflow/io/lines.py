@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 
 from dataflow.io.file_reader import FileReader
-from dataflow.io.files import FileSource, FileSplit
+from dataflow.io.text_files import FileSplit, TextFileSource
 from dataflow.source import SourceReader
 
 
 @attrs.frozen(kw_only=True)
-class LineSource(FileSource):
+class LineSource(TextFileSource):
     """One record per line; a line may also hold none."""
 
     def open(self, split: FileSplit, position: int | None, *, fence: int) -> SourceReader:

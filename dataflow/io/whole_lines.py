@@ -6,7 +6,7 @@ A piece ends where a line does: one that is cut, or whose CR may be the half of 
 
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
+from typing import Protocol
 
 from dataflow.errors import InputError
 
@@ -14,23 +14,44 @@ from dataflow.errors import InputError
 READ_BYTES = 1 << 16
 
 
+class Bytes(Protocol):
+    """An open file, of which only this much is needed."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; none only at the end."""
+
+    def seek(self, start: int, /) -> object:
+        """Go to a byte offset."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
 class WholeLines:
     """Reads lines with their ends, from front to back.
 
     Args:
-        path: of the file.
+        file: the file; closed with the lines.
+        path: its path, for messages.
         start: where a line begins, in bytes.
-        end: where the part ends: at the end of a line, or of the file.
+        end: where the part ends: at the end of a line, or of the file; None: where the file does, wherever that is.
         is_growing: the part may end within a line, which then is not read.
 
     Raises:
         InputError: the file ends before the part does.
     """
 
-    def __init__(self, path: str, start: int, end: int, *, is_growing: bool = False) -> None:
-        self._path, self._end, self._is_growing = path, end, is_growing
-        self._file = Path(path).open("rb")  # noqa: SIM115 - closed by close()
-        self._file.seek(start)
+    def __init__(
+        self, file: Bytes, path: str, start: int, end: int | None, *, is_growing: bool = False
+    ) -> None:
+        self._path, self._is_growing, self._file = path, is_growing, file
+        #: Where the part ends, once that is known.
+        self.end = end
+        try:
+            file.seek(start)
+        except BaseException:
+            file.close()
+            raise
         self._at = start
         #: The beginning of a line, the rest of which is not read yet.
         self._begun = b""
@@ -51,19 +72,16 @@ class WholeLines:
         Raises:
             InputError: the file became shorter while it was read.
         """
-        while self._at < self._end:
+        while self.end is None or self._at < self.end:
             # A line that is longer than anybody thought is put together in steps that grow with it.
             wanted = max(size - len(self._begun), len(self._begun), 1)
-            found = self._file.read(min(wanted, self._end - self._at))
+            found = self._read(wanted)
             if not found:
-                raise InputError(
-                    f"{self._path} became shorter while it was read",
-                    detail=f"it ended at byte {self._at}, not {self._end}",
-                    hint="do not change files while they are read",
-                )
+                begun, self._begun = self._begun, b""
+                return begun
             self._at += len(found)
             begun = self._begun
-            is_all = self._at == self._end and not self._is_growing
+            is_all = self._at == self.end and not self._is_growing
             if length := len(found) if is_all else end_of_lines(found):
                 self._begun = found[length:]
                 # A piece may be many megabytes, so it is copied once.
@@ -75,6 +93,22 @@ class WholeLines:
             if length:
                 return together[:length]
         return b""
+
+    def _read(self, wanted: int) -> bytes:
+        """The next bytes; none at the end of a file whose end was not known."""
+        if self.end is None:
+            found = self._file.read(wanted)
+            if not found:
+                self.end = self._at
+            return found
+        found = self._file.read(min(wanted, self.end - self._at))
+        if not found:
+            raise InputError(
+                f"{self._path} became shorter while it was read",
+                detail=f"it ended at byte {self._at}, not {self.end}",
+                hint="do not change files while they are read",
+            )
+        return found
 
     def __iter__(self) -> Iterator[bytes]:
         """Line by line to the end of the part; there is one such iterator."""

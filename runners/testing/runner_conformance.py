@@ -8,6 +8,7 @@ No test framework is needed.  What an order, a bundle or a clock decides is not 
 """
 
 import asyncio
+import gzip
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from uuid import UUID
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import dataflow as df
 from dataflow.testing import assert_that, contains_in_any_order
@@ -627,6 +629,49 @@ def _failures_of_a_source(p: df.Pipeline) -> df.PCollection[Any]:
     return [teams, places] | df.Flatten()
 
 
+def _text(p: df.Pipeline) -> df.PCollection[Any]:
+    """Of a packed file, and of one that is not."""
+    packed = b"".join(map(gzip.compress, [b"to be\nor ", b"not\n"]))
+    Path(_FILES.name, "a.txt.gz").write_bytes(packed)
+    Path(_FILES.name, "b.txt").write_bytes(b"to be\r\n")
+    return p | df.ReadFromText(Path(_FILES.name, "*.txt*"))
+
+
+def _sales_file() -> Path:
+    """Three row groups; one row has no amount."""
+    path = Path(_FILES.name, "sales.parquet")
+    table = pa.table(
+        {
+            "amount": pa.array([1, 2, None, 4, 5], pa.int32()),
+            "at": pa.array([5, 65, 66, 7, 8], pa.timestamp("s", "UTC")),
+            "shop": ["Oslo", "Oslo", "Rome", "Rome", "Oslo"],
+        }
+    )
+    pq.write_table(table, path, row_group_size=2)
+    return path
+
+
+def _parquet(p: df.Pipeline) -> df.PCollection[Any]:
+    """Typed rows as columns, by the minute; what does not fit is an output of its own."""
+    read = df.ReadFromParquet(_sales_file(), rows=_Sale, event_time="at")
+    sales, bad = p | "read" >> read.with_exception_handling(threshold=0.5)
+    totals = (
+        sales
+        | MINUTE
+        | df.GroupBy("shop").aggregate_field("amount", sum, "total")
+        | df.WindowStart("minute")
+        | df.Map(lambda row: (row.shop, row.minute.minute, row.total))
+        | "once" >> df.WindowInto(df.GlobalWindows())
+    )
+    refused: df.PCollection[Any] = bad | df.Map(lambda each: (each.element["shop"], "refused"))
+    return [totals, refused] | df.Flatten()
+
+
+def _parquet_mappings(p: df.Pipeline) -> df.PCollection[Any]:
+    read = df.ReadFromParquet(_sales_file(), columns=["shop", "amount"])
+    return p | read | df.Map(lambda row: (row["shop"], row["amount"]))
+
+
 class _Halving(_Adding):
     """Half of the sum; fails on what is no number, and has no result for an odd sum."""
 
@@ -723,6 +768,17 @@ PROGRAMS: Sequence[Program] = (
             | df.Map(lambda row: (row.shop, row.twice))
         ),
         [("Oslo", 6)],
+    ),
+    Program("ReadFromText", _text, ["to be", "or not", "to be"]),
+    Program(
+        "ReadFromParquet",
+        _parquet,
+        [("Oslo", 0, 6), ("Oslo", 1, 2), ("Rome", 0, 4), ("Rome", "refused")],
+    ),
+    Program(
+        "ReadFromParquet of mappings",
+        _parquet_mappings,
+        [("Oslo", 1), ("Oslo", 2), ("Rome", None), ("Rome", 4), ("Oslo", 5)],
     ),
     Program("FlattenWith", _flatten_with, list("ABCC")),
     Program("col", _expressions, [("Oslo", 18, -5, [5, 3]), (-5,)]),

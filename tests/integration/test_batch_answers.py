@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from dataflow.io import files
+from dataflow.io import text_files
 from tests.batch_jobs import NOON, SCORES, Batch, assert_same, note, notes, windowed, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -208,7 +208,7 @@ def test_no_input(batch: Batch) -> None:
 def test_files_in_byte_ranges(
     batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 100)
+    monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 100)
     path = tmp_path / f"scores.{kind}"
     records = [{"user": f'a, "b"\n{i % 7}', "total": i, "at": i * 13 % 600} for i in range(500)]
     if kind == "csv":

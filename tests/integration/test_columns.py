@@ -13,7 +13,7 @@ import pytest
 
 import dataflow as df
 from dataflow.column_combine_fn import Accumulators
-from dataflow.io import files
+from dataflow.io import text_files
 from runners.direct import DirectRunner
 from runners.streaming import StreamingRunner
 from tests.batch_jobs import Batch, assert_same, rows_of
@@ -171,7 +171,7 @@ def test_batch_folds_columns_by_functions_of_a_users_own(
     batch: Batch, tidy_clicks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And by nothing else: a row that was assigned its window, folded or merged by itself would fail."""
-    monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1 << 16)
+    monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 1 << 16)
     expected = df.Pipeline(DirectRunner())
     ranged(expected, tidy_clicks, df.FixedWindows(60), SHIPPED)
 
@@ -212,7 +212,7 @@ def test_batch_has_the_rows_of_the_direct_runner(
     window_fn: df.WindowFn,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1 << 16)
+    monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 1 << 16)
     assert_same(batch, build(clicks, window_fn), "clicks" if build is counted else "sums")
 
 

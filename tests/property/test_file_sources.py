@@ -9,16 +9,18 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataflow.errors import InputError
-from dataflow.io import csv_files, file_reader, files, whole_lines
+from dataflow.io import csv_files, file_reader, text_files, whole_lines
 from dataflow.io.csv_files import CsvSource
 from dataflow.io.csv_quotes import QuoteScan
-from dataflow.io.files import FileSource, FileSplit
+from dataflow.io.files import FileSource
 from dataflow.io.json_values import JsonLinesSource
+from dataflow.io.text_lines import TextLinesSource
 from dataflow.set_aside import SetAside
 from dataflow.source import SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -39,8 +41,8 @@ same_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture]
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even tiny files, and scan them in tiny steps."""
-    monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1)
-    for module in (files, csv_files, file_reader):
+    monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 1)
+    for module in (text_files, csv_files, file_reader):
         monkeypatch.setattr(module, "PIECE_BYTES", 3)
     monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
 
@@ -60,11 +62,28 @@ def csv_text(rows: Sequence[Sequence[str]], line_ends: Sequence[str], *, ends: b
     return text if ends else text.rstrip("\r\n")
 
 
+#: How a file is packed: by its name, and where its bytes are cut in two members.
+PACKINGS = st.none() | st.tuples(st.sampled_from([".gz", ".zst"]), st.floats(0, 1))
+
+
+def packed(path: Path, packing: tuple[str, float] | None) -> str:
+    """The path of a file, or of a packed copy of it, whose members are packed one by one."""
+    if packing is None:
+        return str(path)
+    end, share = packing
+    data, codec = path.read_bytes(), {".gz": "gzip", ".zst": "zstd"}[end]
+    cut = round(len(data) * share)
+    copy = path.with_name(path.name + end)
+    members = [pa.compress(each, codec, asbytes=True) for each in (data[:cut], data[cut:])]
+    copy.write_bytes(b"".join(members))
+    return str(copy)
+
+
 def read_all(
-    source: FileSource, split: FileSplit, records_max: int
-) -> Iterator[tuple[list[Any], int]]:
+    source: FileSource, split: Any, records_max: int, position: Any = None
+) -> Iterator[tuple[list[Any], Any]]:
     """Batches of a split with the position after each."""
-    reader = source.open(split, None, fence=0)
+    reader = source.open(split, position, fence=0)
     status = SplitStatus.ACTIVE
     while status is not SplitStatus.FINISHED:
         batch = reader.read(records_max)
@@ -91,9 +110,8 @@ def check_every_record_once(
     for split, batches in zip(splits, per_split, strict=True):
         for index, (_, position) in enumerate(batches):
             rest = [value for values, _ in batches[index + 1 :] for value in values]
-            reader = source.open(split, position, fence=0)
-            resumed = list(reader.read(1_000).values)
-            reader.close()
+            remaining = read_all(source, split, 1_000, position)
+            resumed = [value for values, _ in remaining for value in values]
 
             assert rest == resumed
 
@@ -106,17 +124,25 @@ def check_every_record_once(
     bom=st.booleans(),
     pieces=st.integers(1, 9),
     most=st.integers(1, 5),
+    packing=PACKINGS,
 )
 def test_csv(
-    tmp_path: Path, rows: Any, line_ends: list[str], ends: bool, bom: bool, pieces: int, most: int
+    tmp_path: Path,
+    rows: Any,
+    line_ends: list[str],
+    ends: bool,
+    bom: bool,
+    pieces: int,
+    most: int,
+    packing: Any,
 ) -> None:
-    """Quoted commas, quotes and line breaks, any line end, a byte order mark, no line end at the end."""
+    """Packed or not, quoted commas, quotes and line breaks, any line end, a byte order mark, no line end at the end."""
     path = tmp_path / "rows.csv"
     text = csv_text(rows, line_ends, ends=ends)
     path.write_bytes(text.encode("utf-8-sig" if bom else "utf-8"))
     expected = [dict(zip(("a", "b", 'the "third"\none'), row, strict=True)) for row in rows]
 
-    check_every_record_once(CsvSource(pattern=str(path)), expected, pieces, most)
+    check_every_record_once(CsvSource(pattern=packed(path, packing)), expected, pieces, most)
 
 
 #: Any text at all, malformed for the most part.
@@ -195,18 +221,43 @@ def test_quotes_are_followed_in_pieces_of_any_size(text: str, cuts: set[int]) ->
     bom=st.booleans(),
     pieces=st.integers(1, 9),
     most=st.integers(1, 5),
+    packing=PACKINGS,
 )
 def test_json_lines(
-    tmp_path: Path, values: Any, line_ends: list[str], ends: bool, bom: bool, pieces: int, most: int
+    tmp_path: Path,
+    values: Any,
+    line_ends: list[str],
+    ends: bool,
+    bom: bool,
+    pieces: int,
+    most: int,
+    packing: Any,
 ) -> None:
-    """Empty lines too, and any line end."""
+    """Packed or not, empty lines too, and any line end."""
     path = tmp_path / "values.jsonl"
     lines = zip(map(json.dumps, values), cycle(line_ends), strict=False)
     text = "".join(map("".join, lines))
     text = text if ends else text.rstrip("\r\n")
     path.write_bytes(text.encode("utf-8-sig" if bom else "utf-8"))
 
-    check_every_record_once(JsonLinesSource(pattern=str(path)), values, pieces, most)
+    check_every_record_once(JsonLinesSource(pattern=packed(path, packing)), values, pieces, most)
+
+
+@same_file
+@given(
+    text=st.text(st.sampled_from("ab\n\r é€😀\x85\u2028"), max_size=30),
+    bom=st.booleans(),
+    pieces=st.integers(1, 9),
+    most=st.integers(1, 5),
+    packing=PACKINGS,
+)
+def test_text(tmp_path: Path, text: str, bom: bool, pieces: int, most: int, packing: Any) -> None:
+    """Packed or not: the lines of Python's text files, empty ones too."""
+    path = tmp_path / "lines.txt"
+    path.write_bytes(text.encode("utf-8-sig" if bom else "utf-8"))
+    expected = [line.removesuffix("\n") for line in io.StringIO(text, newline=None)]
+
+    check_every_record_once(TextLinesSource(pattern=packed(path, packing)), expected, pieces, most)
 
 
 #: What `json` makes of them, or that they are none: numbers of any size, parts of text, and what is nearly JSON.

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dataflow.computations import CsvWatcher, JsonLinesWatcher
 from dataflow.computations.file_watcher import FileWatcher
-from dataflow.io import csv_files, files, whole_lines
+from dataflow.io import csv_files, text_files, whole_lines
 from dataflow.source import SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -30,7 +30,7 @@ UNCHANGED, POLL = 10, 1
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for the ends of records in tiny steps."""
-    for module in (files, csv_files):
+    for module in (text_files, csv_files):
         monkeypatch.setattr(module, "PIECE_BYTES", 3)
     monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
 

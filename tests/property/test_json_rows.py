@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.columns import Rows
-from dataflow.io import files, json_rows, whole_lines
-from dataflow.io.files import FileSplit
+from dataflow.io import json_rows, text_files, whole_lines
 from dataflow.io.json_rows import JsonRowsSource
+from dataflow.io.text_files import FileSplit
 from dataflow.rows import row_fields
 from dataflow.source import SourceBatch, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -49,7 +49,7 @@ same_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture]
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even tiny files into splits and blocks."""
-    monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1)
+    monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 1)
     monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
     monkeypatch.setattr(json_rows, "_BLOCK_BYTES_MIN", 1)
     monkeypatch.setattr(json_rows, "_LINE_BYTES_FIRST", 20)

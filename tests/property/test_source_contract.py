@@ -1,5 +1,6 @@
 """The contract of sources, as it is shipped: those of the SDK keep it, and a source is refused for each broken rule."""
 
+import gzip
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dataflow as df
 from dataflow.computations import JsonLinesInjector, JsonLinesWatcher
 from dataflow.impulse import ImpulseSource
-from dataflow.io import files
+from dataflow.io import parquet_files, text_files
 from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.periodic import PeriodicSource
@@ -32,6 +35,12 @@ class Row(NamedTuple):
     name: str
 
 
+class Number(NamedTuple):
+    """A number that may not be missing."""
+
+    n: int
+
+
 ROWS = [Row(float(10 * number - number % 3), f"n{number}") for number in range(12)]
 DISORDER_US = 20 * US_PER_SECOND
 
@@ -43,7 +52,8 @@ class _Contract(SourceContract):
     @pytest.fixture(autouse=True)
     def _in_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Even tiny files are cut."""
-        monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1)
+        monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 1)
+        monkeypatch.setattr(parquet_files, "_DECODED_ROWS_MAX", 2)
         self.folder = tmp_path
 
 
@@ -135,6 +145,80 @@ class TestJsonColumns(_Contract):
         return ROWS
 
 
+class TestText(_Contract):
+    def make_source(self) -> Source:
+        (self.folder / "a.txt").write_bytes(b"to be\r\n\nor not\nto be")
+        return source_of(df.ReadFromText(self.folder, event_time=len, max_disorder=9))
+
+    def expected(self) -> Iterable[Any]:
+        return ["to be", "", "or not", "to be"]
+
+
+class TestPackedJsonLines(_Contract):
+    """Of two members each."""
+
+    rows: Any = None
+
+    def make_source(self) -> Source:
+        for path in self.folder.glob(write_json(self.folder).name):
+            data = path.read_bytes()
+            members = gzip.compress(data[:50]) + gzip.compress(data[50:])
+            path.with_suffix(".jsonl.gz").write_bytes(members)
+        return source_of(df.ReadFromJsonLines(self.folder / "*.gz", rows=self.rows))
+
+    def expected(self) -> Iterable[Any]:
+        return [row if self.rows else row._asdict() for row in ROWS]
+
+
+class TestPackedJsonColumns(TestPackedJsonLines):
+    rows = Row
+
+
+def write_parquet(folder: Path) -> Path:
+    """Row groups of two rows, and an empty one at the end."""
+    for name, rows in (("a", ROWS[:7]), ("b", ROWS[7:])):
+        table = pa.Table.from_pylist([row._asdict() for row in rows])
+        with pq.ParquetWriter(folder / f"{name}.parquet", table.schema) as writer:
+            writer.write_table(table, row_group_size=2)
+            writer.write_table(table.slice(0, 0))
+    return folder
+
+
+class TestParquet(_Contract):
+    def make_source(self) -> Source:
+        return source_of(df.ReadFromParquet(write_parquet(self.folder)))
+
+    def expected(self) -> Iterable[Any]:
+        return [row._asdict() for row in ROWS]
+
+
+class TestParquetColumns(_Contract):
+    splits_max = 6
+
+    def make_source(self) -> Source:
+        read = df.ReadFromParquet(
+            write_parquet(self.folder),
+            rows=Row,
+            event_time="at",
+            max_disorder=DISORDER_US / US_PER_SECOND,
+        )
+        return source_of(read)
+
+    def expected(self) -> Iterable[Any]:
+        return ROWS
+
+
+class TestMalformedParquetRows(_Contract):
+    def make_source(self) -> Source:
+        values = pa.array([1, None, 3, None, None, 6])
+        path = self.folder / "a.parquet"
+        pq.write_table(pa.table({"n": values}), path, row_group_size=4)
+        return source_of(df.ReadFromParquet(path, rows=Number))
+
+    def expected(self) -> Iterable[Any]:
+        return [Number(1), Number(3), Number(6)]
+
+
 class TestMalformedLines(_Contract):
     """What is set aside counts, and comes once as well."""
 
@@ -161,6 +245,16 @@ class TestWatcher(_Contract):
         )
 
     expected = TestJsonLines.expected
+
+
+class TestWatcherOfPackedFiles(TestPackedJsonLines):
+    """Files that are read in share by share, each from front to back."""
+
+    def make_source(self) -> Source:
+        super().make_source()
+        return JsonLinesWatcher(
+            self.folder / "*.gz", event_time=lambda row: row["at"], max_disorder=200, poll=0
+        )
 
 
 class TestPeriodic(_Contract):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dataflow.io import csv_files, csv_quotes, file_reader, files, whole_lines
+from dataflow.io import csv_files, csv_quotes, file_reader, text_files, whole_lines
 from dataflow.io.csv_files import CsvSource
 from dataflow.io.csv_quotes import QuoteScan
-from dataflow.io.files import RecordBytes
+from dataflow.io.text_files import RecordBytes
 from tests.property.test_file_sources import CSV_TEXT, check_any_text
 
 #: Far more than any of the mutations needs to be found.
@@ -49,10 +49,10 @@ def every_line_is_a_record(patch: Patch) -> None:
 
 def what_is_malformed_is_passed_over(patch: Patch) -> None:
     """In silence."""
-    batch = file_reader.FileReader._batch
+    batch = file_reader.FileReader.batch
     patch.setattr(
         file_reader.FileReader,
-        "_batch",
+        "batch",
         lambda *args: attrs.evolve(batch(*args), set_aside=()),
     )
 
@@ -84,8 +84,8 @@ def check(path: Path, text: str, pieces: int, most: int) -> None:
 def test_files_that_are_read_wrongly_are_noticed(
     mutate: Callable[[Patch], None], monkeypatch: Patch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(files, "SPLIT_BYTES_MIN", 1)
-    for module in (files, csv_files, file_reader):
+    monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 1)
+    for module in (text_files, csv_files, file_reader):
         monkeypatch.setattr(module, "PIECE_BYTES", 3)
     monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
     mutate(monkeypatch)

@@ -18,9 +18,9 @@ from dataflow.combine_fn import CallableCombineFn, ListCombineFn
 from dataflow.do_fn import CallableDoFn, Shape
 from dataflow.graph import Group
 from dataflow.io.csv_files import CsvSource
-from dataflow.io.files import FileSplit
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.memory import MemorySource
+from dataflow.io.text_files import FileSplit
 from dataflow.table import TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import (

@@ -1,7 +1,7 @@
 """Mistakes of the first day, each with the message that is to help: fact, the user's line, what to do."""
 
+import bz2
 import gc
-import gzip
 import subprocess
 import sys
 from collections.abc import Callable
@@ -352,22 +352,24 @@ def test_an_output_that_was_not_named_is_refused_with_what_to_do() -> None:
         p.run()
 
 
-def test_a_compressed_file_is_refused_and_not_read_as_text(tmp_path: Path) -> None:
-    path = tmp_path / "orders.csv.gz"
-    path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
+def test_a_file_that_is_compressed_in_another_way_is_refused_and_not_read_as_text(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "orders.csv.bz2"
+    path.write_bytes(bz2.compress(b"a,b\n1,2\n"))
 
     with pytest.raises(
         df.InputError,
-        match=r"(?s)test_first_day.py:\d+\): .*orders.csv.gz' is compressed.*gzip -dk",
+        match=r"(?s)test_first_day.py:\d+\): .*orders.csv.bz2' is compressed.*bzip2 -dk",
     ):
         df.Pipeline() | df.ReadFromCsv(str(path))
 
 
-def test_an_address_is_no_path() -> None:
+def test_an_address_that_is_not_read_is_refused() -> None:
     with pytest.raises(
-        df.InputError, match=r"(?s)'orders' \(tests/.*no file 's3://.*not from s3://"
+        df.InputError, match=r"(?s)'orders' \(tests/.*not read from ftp://.*filesystem="
     ):
-        df.Pipeline() | "orders" >> df.ReadFromCsv("s3://orders/2026.csv")
+        df.Pipeline() | "orders" >> df.ReadFromCsv("ftp://orders/2026.csv")
 
 
 def test_a_file_that_is_not_there_is_named_with_the_users_line() -> None:

@@ -1,4 +1,4 @@
-"""ReadFromCsv and ReadFromJsonLines: what they read, and their errors when they cannot."""
+"""ReadFromCsv, ReadFromJsonLines and ReadFromText: what they read, and their errors when they cannot."""
 
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,14 @@ def test_json_values(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"a": 1}\n\n[2]\n"x"')
 
     assert [{"a": 1}, [2], "x"] == read(df.ReadFromJsonLines(path))
+
+
+def test_lines_of_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "to be\r\n\nor not\rto be")
+
+    assert ["to be", "", "or not", "to be"] == read(df.ReadFromText(path))
+    with pytest.raises(df.InputError, match=r"(?s)is not UTF-8 text, in line 2.*bytes 2 to 4"):
+        read(df.ReadFromText(write(tmp_path / "b.txt", b"a\n\xff\n")))
 
 
 def test_an_empty_json_file_has_no_values(tmp_path: Path) -> None:
@@ -120,7 +128,9 @@ def test_json_that_is_refused(tmp_path: Path) -> None:
         read(df.ReadFromJsonLines(write(tmp_path / "b", "1\nnope\n")))
 
 
-@pytest.mark.parametrize("transform", [df.ReadFromCsv, df.ReadFromJsonLines])
+@pytest.mark.parametrize(
+    "transform", [df.ReadFromCsv, df.ReadFromJsonLines, df.ReadFromText, df.ReadFromParquet]
+)
 def test_missing_files_are_refused(tmp_path: Path, transform: Any) -> None:
     with pytest.raises(df.InputError, match="there is no file") as caught:
         df.Pipeline(DirectRunner()) | transform(tmp_path / "none-*.csv")
@@ -128,9 +138,13 @@ def test_missing_files_are_refused(tmp_path: Path, transform: Any) -> None:
     assert "where the pipeline runs" in caught.value.hint
 
 
-@pytest.mark.parametrize("transform", [df.ReadFromCsv, df.ReadFromJsonLines])
-def test_a_folder_is_refused(tmp_path: Path, transform: Any) -> None:
-    with pytest.raises(df.InputError, match="cannot be read"):
+@pytest.mark.parametrize(
+    "transform", [df.ReadFromCsv, df.ReadFromJsonLines, df.ReadFromText, df.ReadFromParquet]
+)
+def test_a_folder_without_files_is_refused(tmp_path: Path, transform: Any) -> None:
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".part").touch()
+    with pytest.raises(df.InputError, match="there is no file"):
         df.Pipeline(DirectRunner()) | transform(tmp_path)
 
 
