@@ -116,16 +116,19 @@ class Storage:
                 hint=f"of addresses, {', '.join(f'{each}://' for each in SCHEMES)} are read by themselves; give other "
                 "places as filesystem=, an Arrow file system (pyarrow.fs), and the path in it",
             )
-        return _file_system(scheme), inner, f"{scheme}://"
+        return _file_system(scheme, inner.partition("/")[0]), inner, f"{scheme}://"
 
 
-@lru_cache(maxsize=8)
-def _file_system(scheme: str) -> Any:
-    """The object store of a scheme, with credentials as Arrow finds them."""
+@lru_cache(maxsize=64)
+def _file_system(scheme: str, bucket: str) -> Any:
+    """The object store of a bucket, with credentials as Arrow finds them."""
     if scheme != "s3":
         return fs.GcsFileSystem()
     endpoint = next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)
-    return fs.S3FileSystem() if endpoint is None else fs.S3FileSystem(endpoint_override=endpoint)
+    if endpoint is not None:
+        return fs.S3FileSystem(endpoint_override=endpoint)
+    # A bucket is answered for in its own region only.
+    return fs.S3FileSystem(region=fs.resolve_s3_region(bucket))
 
 
 def _local(pattern: str) -> list[str]:

@@ -132,8 +132,8 @@ def test_an_address_is_read_from_the_file_system_of_its_scheme(
     """With its name in messages and positions as it was given."""
     opened: list[str] = []
 
-    def file_system(scheme: str) -> Any:
-        opened.append(scheme)
+    def file_system(scheme: str, bucket: str) -> Any:
+        opened.append(f"{scheme}://{bucket}")
         return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
 
     monkeypatch.setattr(storage, "_file_system", file_system)
@@ -144,25 +144,28 @@ def test_an_address_is_read_from_the_file_system_of_its_scheme(
 
     assert [f"{scheme}://bucket/a b.csv"] == [split.path for split in source.splits(1)]
     assert [{"x": "1"}] == read(df.ReadFromCsv(address))
-    assert {scheme} == set(opened)
+    assert {f"{scheme}://bucket"} == set(opened)
     with pytest.raises(df.InputError, match=rf"no file '{scheme}://bucket/none'"):
         df.Pipeline(DirectRunner()) | df.ReadFromCsv(f"{scheme}://bucket/none")
 
 
-def test_the_endpoint_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_is_that_of_the_environment_or_that_of_the_region(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given: list[Any] = []
     monkeypatch.setattr(fs, "S3FileSystem", lambda **options: given.append(options))
+    monkeypatch.setattr(fs, "resolve_s3_region", lambda bucket: f"region of {bucket}")
     make = storage._file_system.__wrapped__
     for name in storage.ENDPOINT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    make("s3")
+    make("s3", "shop")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:5000")
-    make("s3")
+    make("s3", "shop")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:5001")
-    make("s3")
+    make("s3", "shop")
 
     assert [
-        {},
+        {"region": "region of shop"},
         {"endpoint_override": "http://127.0.0.1:5000"},
         {"endpoint_override": "http://127.0.0.1:5001"},
     ] == given

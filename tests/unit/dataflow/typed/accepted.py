@@ -174,6 +174,9 @@ def sources(p: df.Pipeline) -> None:
     assert_type(p | df.ReadFromJsonLines("x", rows=Sale), df.PCollection[Sale])
     assert_type(p | "read" >> df.ReadFromJsonLines("x", rows=Sale), df.PCollection[Sale])
     assert_type(p | df.ReadFromJsonLines("x", event_time=float), df.PCollection[Any])
+    assert_type(p | df.ReadFromParquet("x", rows=Sale, event_time="at"), df.PCollection[Sale])
+    assert_type(p | df.ReadFromParquet(["x", "y"]), df.PCollection[dict[str, Any]])
+    assert_type(p | df.ReadFromText("x"), df.PCollection[str])
     assert_type(p | df.Read(Orders()), df.PCollection[Sale])
     assert_type(p | df.Impulse(), df.PCollection[bytes])
 

@@ -71,3 +71,5 @@ def place(text: str, number: int) -> int:
 def wrong_sources(p: df.Pipeline) -> None:
     p | df.ReadFromCsv("x.csv") | df.Map(first)  # refused
     p | df.ReadFromJsonLines("x", rows=Sale) | df.Map(str.upper)  # refused
+    p | df.ReadFromParquet("x", rows=Sale) | df.Map(str.upper)  # refused
+    p | df.ReadFromText("x") | "first" >> df.Map(first)  # refused
