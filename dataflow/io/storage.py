@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from glob import glob
@@ -31,6 +32,8 @@ ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 #: Each request to an object store costs a round trip, so it asks for so many bytes.
 _REMOTE_READ_BYTES = 4 << 20
+#: Arrow would try for a quarter of an hour, also where there are no credentials.
+_RETRIED = timedelta(minutes=1)
 _HIDDEN = (".", "_")
 _MAGIC = "*?["
 
@@ -123,7 +126,7 @@ class Storage:
 def _file_system(scheme: str, bucket: str) -> Any:
     """The object store of a bucket, with credentials as Arrow finds them."""
     if scheme != "s3":
-        return fs.GcsFileSystem()
+        return fs.GcsFileSystem(retry_time_limit=_RETRIED)
     endpoint = next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)
     if endpoint is not None:
         return fs.S3FileSystem(endpoint_override=endpoint)

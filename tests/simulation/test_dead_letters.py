@@ -1,9 +1,12 @@
 """Poison records over the real master and workers, some of which die: the others are not delayed, and none is lost."""
 
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,17 +109,24 @@ def time_of(pair: Any) -> Any:
 @pytest.mark.usefixtures("_files_are_closed")
 @costly(cells=2)
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
-@given(lines=LINES, line_end=st.sampled_from(["\n", "\r", "\r\n"]), seed=st.integers(0, 2**32))
+@given(
+    lines=LINES,
+    line_end=st.sampled_from(["\n", "\r", "\r\n"]),
+    is_packed=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
 def test_a_line_is_in_a_result_or_a_dead_letter(
     tmp_path_factory: pytest.TempPathFactory,
     crash_rate: float,
     lines: list[str],
     line_end: str,
+    is_packed: bool,
     seed: int,
 ) -> None:
-    """Exactly once each, with its place in the file, whatever dies."""
-    path: Path = tmp_path_factory.mktemp("lines") / "lines.jsonl"
-    path.write_bytes(line_end.join(["[0, 0]", *lines]).encode())
+    """Exactly once each, with its place in the file, or in what is packed in it, whatever dies."""
+    path: Path = tmp_path_factory.mktemp("lines") / ("lines.gz" if is_packed else "lines.jsonl")
+    data = line_end.join(["[0, 0]", *lines]).encode()
+    path.write_bytes(gzip.compress(data) if is_packed else data)
     pipeline = df.Pipeline(DirectRunner())
     (
         pipeline
@@ -143,3 +153,57 @@ def test_a_line_is_in_a_result_or_a_dead_letter(
     origins = [(each["origin"]["line"], each["origin"]["raw"]) for each in letters]
     assert bad == sorted((number, raw.decode().rstrip("\r\n")) for number, raw in origins)
     assert sum(int(line[1:].split(",")[0]) for line in good) == written, f"seed={seed}"
+
+
+class Score(NamedTuple):
+    """A row in which nothing is missing."""
+
+    number: int
+    at: int
+
+
+@costly(cells=2)
+@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@given(
+    rows=st.lists(
+        st.tuples(st.none() | st.integers(1, 99), st.none() | st.integers(0, 600)), max_size=30
+    ),
+    group_rows=st.integers(1, 9),
+    seed=st.integers(0, 2**32),
+)
+def test_a_row_of_parquet_is_in_a_result_or_a_dead_letter(
+    tmp_path_factory: pytest.TempPathFactory,
+    crash_rate: float,
+    rows: list[tuple[int | None, int | None]],
+    group_rows: int,
+    seed: int,
+) -> None:
+    """Exactly once each, as columns, whatever dies."""
+    path: Path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    columns = {"number": [each[0] for each in rows], "at": [each[1] for each in rows]}
+    schema = pa.schema([("number", pa.int64()), ("at", pa.int64())])
+    pq.write_table(pa.table(columns, schema), path, row_group_size=group_rows)
+    pipeline = df.Pipeline(DirectRunner())
+    (
+        pipeline
+        | "read" >> df.ReadFromParquet(path, rows=Score, event_time="at", max_disorder=600)
+        | "minutes"
+        >> df.WindowInto(
+            df.FixedWindows(60),
+            accumulation_mode=df.AccumulationMode.DISCARDING,
+            allowed_lateness=7200,
+        )
+        | "sum" >> df.GroupBy(key=df.col("number") % 5).aggregate_field("number", sum, "total")
+        | "pair" >> df.Map(lambda sums: (sums.key, sums.total))
+        | "row" >> df.Map(row)
+        | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS)
+    )
+    cluster = Cluster(pipeline.graph(), seed, crash_rate, options=WorkerOptions(tries=1))
+    cluster.run()
+    (table,) = pipeline.graph().tables()
+    letters = [stored_dead_mapping(each) for each in cluster.store.read_dead_letters("sim")]
+    written = sum(int(each[3]) for each in cluster.store.read_table(table))
+    good = [number for number, at in rows if number is not None and at is not None]
+
+    assert len(rows) - len(good) == len(letters)
+    assert sum(good) == written, f"seed={seed}"
