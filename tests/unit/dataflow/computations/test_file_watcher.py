@@ -1,5 +1,6 @@
 """Watching a folder: what it takes, what it reports of itself, and what it refuses."""
 
+import gzip
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -186,6 +187,52 @@ def test_a_header_that_is_half_there_waits(tmp_path: Path, opened: Opened) -> No
 
     reader = opened(source)
     assert reader.read(9).values == [{"at": "3601", "text": "a"}]
+
+
+def test_a_packed_file_that_grows_is_read_when_it_is_complete(
+    tmp_path: Path, opened: Opened
+) -> None:
+    """Until then it holds the watermark; and one that is changed after that is noticed by its size in the folder."""
+    path, packed = tmp_path / "1.jsonl.gz", gzip.compress(b'{"at": 3601}\n')
+    path.write_bytes(packed[:-4])
+    now_us = [path.stat().st_mtime_ns // 1_000]
+    source = JsonLinesWatcher(
+        tmp_path / "*.gz",
+        event_time=time_of,
+        created=lambda _: 3600,
+        settle=60,
+        poll=0,
+        now_us=lambda: now_us[0],
+    )
+    reader = opened(source)
+    assert described(reader.read(9)) == ([], SplitStatus.ACTIVE, 3600)
+    path.write_bytes(packed)
+    now_us[0] = path.stat().st_mtime_ns // 1_000 + 60 * US
+    batches = [reader.read(9) for _ in range(3)]
+    assert [3601] == [each / US for batch in batches for each in batch.timestamps_us]
+    assert batches[-1].status is SplitStatus.IDLE
+    path.write_bytes(packed + packed)
+    with pytest.raises(df.InputError, match="has grown after it was read"):
+        reader.read(9)
+
+
+@pytest.mark.parametrize("name", ["1.csv.bz2", "1.csv.gz"])
+def test_a_file_that_cannot_be_unpacked_is_set_aside(
+    tmp_path: Path, opened: Opened, name: str
+) -> None:
+    """In one piece; the next file is read."""
+    (tmp_path / name).write_bytes(b"at\n5\n")
+    (tmp_path / "2.csv").write_bytes(b"at\n7\n")
+    source = CsvWatcher(
+        tmp_path / "*.csv*", event_time=lambda row: float(row["at"]), max_disorder=0, poll=0
+    )
+    reader = opened(source)
+    batches = [reader.read(9) for _ in range(4)]
+
+    (aside,) = [each for batch in batches for each in batch.set_aside]
+    assert aside.origin is not None
+    assert str(tmp_path / name) == aside.origin.path
+    assert [{"at": "7"}] == [row for batch in batches for row in batch.values]
 
 
 def test_a_batch_needs_all_files(tmp_path: Path, opened: Opened) -> None:
