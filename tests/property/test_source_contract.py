@@ -11,6 +11,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 import dataflow as df
 from dataflow.computations import JsonLinesInjector, JsonLinesWatcher
@@ -206,6 +207,29 @@ class TestParquetColumns(_Contract):
 
     def expected(self) -> Iterable[Any]:
         return ROWS
+
+
+class TestParquetOfAFileSystem(TestParquetColumns):
+    """Which is sent to workers with the source."""
+
+    def make_source(self) -> Source:
+        write_parquet(self.folder)
+        system = fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem())
+        read = df.ReadFromParquet(
+            ["b.parquet", "*.parquet"], rows=Row, event_time="at", filesystem=system
+        )
+        return source_of(read)
+
+
+class TestJsonColumnsOfAFileSystem(TestPackedJsonColumns):
+    """Of packed files, and of one that is divided."""
+
+    def make_source(self) -> Source:
+        super().make_source()
+        (self.folder / "b.jsonl.gz").unlink()
+        (self.folder / "a.jsonl").unlink()
+        system = fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem())
+        return source_of(df.ReadFromJsonLines("*.jsonl*", rows=Row, filesystem=system))
 
 
 class TestMalformedParquetRows(_Contract):
