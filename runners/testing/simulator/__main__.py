@@ -2,11 +2,9 @@
 
 import argparse
 import importlib
-import logging
 import sys
 from collections.abc import Sequence
 
-from runners.core.stages import committed_positions
 from runners.testing.simulator.errors import SimulationError
 from runners.testing.simulator.fault import ALL_FAULTS, NO_FAULTS, Fault
 from runners.testing.simulator.pipelines import PIPELINES
@@ -41,8 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.faults != "none"
             else NO_FAULTS
         )
-    # Systems that do not answer are part of every run; the story has them.
-    logging.getLogger(committed_positions.__name__).setLevel(logging.CRITICAL)
     for name in options.pipeline or PIPELINES:
         try:
             summary = simulate(_found(name), seeds=seeds, faults=faults)

@@ -39,7 +39,12 @@ from runners.testing.simulator.balancer import balance
 from runners.testing.simulator.clock import SkewedClock
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.driver import Driver
-from runners.testing.simulator.errors import InvariantError, ProcessDied, as_simulation_error
+from runners.testing.simulator.errors import (
+    InvariantError,
+    ProcessDied,
+    SystemSilentError,
+    as_simulation_error,
+)
 from runners.testing.simulator.fault import ALL_FAULTS, ARRANGED_FAULTS, Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.network import VirtualNetwork
@@ -418,7 +423,7 @@ class SimulatedCluster:
             else:
                 silent.append(False)
             if silent[-1]:
-                raise OSError("the system does not answer")
+                raise SystemSilentError
             self.notifications.notified(process.name, label, split, position)
 
         execution = plan(fragile(graph, process.sync, self._records_max, on_batch, on_committed))

@@ -1,7 +1,10 @@
 """What the simulator raises: a violated invariant for the user, and the ends of simulated processes for itself."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from runners.core.stages import committed_positions
 
 
 class InvariantError(BaseException):
@@ -41,3 +44,17 @@ def as_simulation_error() -> Iterator[None]:
         yield
     except InvariantError as error:
         raise SimulationError(str(error), error.keys) from None
+
+
+class SystemSilentError(OSError):
+    """The system behind a simulated source does not answer; nobody need read of it in a log."""
+
+    def __str__(self) -> str:
+        return "the system does not answer"
+
+
+def _is_not_simulated(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], SystemSilentError))
+
+
+logging.getLogger(committed_positions.__name__).addFilter(_is_not_simulated)
