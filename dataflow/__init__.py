@@ -81,7 +81,7 @@ from dataflow.selections import (
 from dataflow.set_aside import SetAside
 from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
 from dataflow.transforms.batch_elements import BatchElements
@@ -216,6 +216,7 @@ __all__ = [
     "AsMultiMap",
     "AsSingleton",
     "AtPeriod",
+    "Backlog",
     "BadElement",
     "BagStateSpec",
     "BatchElements",

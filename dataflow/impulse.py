@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
@@ -40,4 +40,5 @@ class _ImpulseReader(SourceReader):
             position=1,
             watermark_us=MAX_TIMESTAMP_US,
             status=SplitStatus.FINISHED,
+            backlog=Backlog(records=0),
         )

@@ -35,6 +35,37 @@ class SplitStatus(Enum):
 
 
 @attrs.frozen(kw_only=True)
+class Backlog:
+    """What a split has that is still to be read, as far as its source can know that; for people, and for nothing else.
+
+    Estimates are welcome, except that 0 is exact: there is nothing now.
+
+    Attributes:
+        records: how many; None: not known.
+        size_bytes: how large they are, as the source has them; None: not known.
+        age_us: for how long the first of them has been there, in microseconds; 0 where there is none; None: not known.
+
+    Raises:
+        InputError: a number is negative, or no integer.
+    """
+
+    records: int | None = None
+    size_bytes: int | None = None
+    age_us: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name, number in attrs.asdict(self).items():
+            if number is None:
+                continue
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise InputError(
+                    f"a backlog cannot have {name}={number!r}",
+                    detail="it is what is still to be read: an integer that is not negative",
+                    hint="use 0 where there is nothing, and None where it is not known",
+                )
+
+
+@attrs.frozen(kw_only=True)
 class SourceBatch:
     """Records read in one go.
 
@@ -55,6 +86,10 @@ class SourceBatch:
             the run.
         signs: of each record +1, or -1 where it retracts one that the split has handed over before: an equal value, at
             the same event time.  None: all are +1.  Only for sources that say so (`Source.emits_retractions`).
+        backlog: what is still to be read behind the batch; None: the source does not know.  Nothing depends on it.
+
+    Raises:
+        InputError: the backlog is none.
     """
 
     values: Sequence[Any]
@@ -66,6 +101,15 @@ class SourceBatch:
     signals: tuple[str, ...] = ()
     set_aside: Sequence[SetAside] = ()
     signs: Sequence[int] | None = None
+    backlog: Backlog | None = None
+
+    def __attrs_post_init__(self) -> None:
+        backlog: object = self.backlog
+        if not isinstance(backlog, Backlog | None):
+            raise InputError(
+                f"the backlog of a SourceBatch cannot be {backlog!r:.100}",
+                hint="give it as df.Backlog(records=...), or None where it is not known",
+            )
 
     @property
     def records(self) -> int:

@@ -19,7 +19,7 @@ from dataflow.errors import InputError
 from dataflow.io.file_reader import unreadable_file
 from dataflow.io.text_files import FileSplit, TextFileSource
 from dataflow.set_aside import SetAside
-from dataflow.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Backlog, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
 
 #: Files read to their end that are watched for growing after it, which would be data lost.
@@ -78,13 +78,15 @@ class FolderReader(SourceReader):
         self._share, self._done, self._runs = share, NameSet(position.done), position.done
         self._name, self._offset = position.name, position.offset
         self._newest_us, self._begun_us = position.newest_us, position.begun_us
-        #: Beginning and name of files that are there and not begun, in the order in which they are read.
-        self._waiting: list[tuple[int, str]] = []
+        #: Beginning, name and size of files that are there and not begun, in the order in which they are read.
+        self._waiting: list[tuple[int, str, int]] = []
+        #: Of all that wait together.
+        self._waiting_bytes = 0
         self._sizes: deque[tuple[str, int]] = deque(maxlen=_GUARDED_FILES)
         self._inner: SourceReader | None = None
         #: A file of another format, which has not been reported yet.
         self._unreadable: list[SetAside] = []
-        self._is_whole = self._has_ended = False
+        self._is_whole = self._has_ended = self._is_packed = False
         self._looked_us: int | None = None
         #: The bytes of the current file, when it was looked at last.
         self._size = 0
@@ -131,7 +133,16 @@ class FolderReader(SourceReader):
             watermark_us=self._watermark_us(),
             status=status,
             set_aside=set_aside,
+            backlog=self._backlog(),
         )
+
+    def _backlog(self) -> Backlog | None:
+        """The bytes that are there, as of the last look; None: how many there are in a packed file is not known."""
+        if self._name is None:
+            return Backlog(size_bytes=self._waiting_bytes)
+        if self._is_packed:
+            return None
+        return Backlog(size_bytes=self._waiting_bytes + max(0, self._size - (self._offset or 0)))
 
     def _quiet_status(self) -> SplitStatus:
         if self._name is not None:
@@ -145,7 +156,7 @@ class FolderReader(SourceReader):
             follows_us = clamp_timestamp_us(self._newest_us - disorder_us)
         if self._share.created_us is None:
             return follows_us
-        unread_us = [begins_us for begins_us, _ in self._waiting[:1]]
+        unread_us = [begins_us for begins_us, _, _ in self._waiting[:1]]
         if self._name is not None:
             begins_us = self._share.created_us(self._share.folder / self._name)
             unread_us.append(max(begins_us, follows_us))
@@ -161,10 +172,15 @@ class FolderReader(SourceReader):
         self._has_ended = share.has_ended()
         created_us = share.created_us
         self._waiting = sorted(
-            (MIN_TIMESTAMP_US if created_us is None else created_us(share.folder / name), name)
+            (
+                MIN_TIMESTAMP_US if created_us is None else created_us(share.folder / name),
+                name,
+                _size_bytes(share.folder / name),
+            )
             for name in _names(share.folder)
             if share.is_mine(name) and name != self._name and name not in self._done
         )
+        self._waiting_bytes = sum(size_bytes for _, _, size_bytes in self._waiting)
         self._refuse_grown()
         return True
 
@@ -187,7 +203,8 @@ class FolderReader(SourceReader):
             if self._name is None:
                 if not self._waiting:
                     return False
-                begins_us, self._name = self._waiting.pop(0)
+                begins_us, self._name, size_bytes = self._waiting.pop(0)
+                self._waiting_bytes -= size_bytes
                 self._begun_us = max(self._begun_us, begins_us)
                 if self._share.created_us is not None:
                     self._newest_us = MIN_TIMESTAMP_US
@@ -214,8 +231,8 @@ class FolderReader(SourceReader):
         silent_us = self._share.now_us() - found.st_mtime_ns // 1_000
         self._is_whole = silent_us >= self._share.settle_us or not self._share.settle_us
         self._size = end = found.st_size
-        is_packed = files.is_packed(str(path))
-        if is_packed and not self._is_whole:
+        self._is_packed = files.is_packed(str(path))
+        if self._is_packed and not self._is_whole:
             return False  # what is packed has records when it is complete
         if not self._is_whole:
             end = files.record_end(str(path), self._offset or 0, end)
@@ -231,7 +248,7 @@ class FolderReader(SourceReader):
                 return False
             self._offset = files.head_bytes(str(path))
         end_bytes: int | None = end
-        if is_packed:
+        if self._is_packed:
             end_bytes = None  # it is known when it has been unpacked
         elif self._offset >= end:
             if self._is_whole:
@@ -252,6 +269,14 @@ class FolderReader(SourceReader):
         self._done.add(self._name)
         self._runs = self._done.runs()
         self._name = self._offset = None
+
+
+def _size_bytes(path: Path) -> int:
+    """The size of a file; 0 if it is gone, which is an error where it is opened."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _names(folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ from dataflow.io.storage import not_opened
 from dataflow.io.text_files import PIECE_BYTES, FileSplit, TextFileSource
 from dataflow.io.whole_lines import line_ends
 from dataflow.set_aside import RAW_BYTES_MAX, Origin, SetAside
-from dataflow.source import SourceBatch
+from dataflow.source import Backlog, SourceBatch
 
 _SHOWN_CHARACTERS = 200
 _SET_ASIDE_HINT = (
@@ -50,6 +50,12 @@ class FileReader(RecordReader):
     def position(self) -> int:
         """The byte offset of the next record."""
         return self.offset
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """How many bytes are left; of a packed file that is known when it is at its end."""
+        end = self.lines.end
+        return None if end is None else Backlog(size_bytes=max(0, end - self.offset))
 
     def restart(self) -> None:
         """Go on from `offset`, even if more has been read."""

@@ -8,7 +8,7 @@ import msgspec
 
 from dataflow.do_fn import TimestampedValue
 from dataflow.errors import PipelineError
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.type_hints import ELEMENTS_MAX, type_of, union_of
 from windowing.location import user_location
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
@@ -118,6 +118,7 @@ class _MemoryReader(SourceReader):
             position=self._next,
             watermark_us=MAX_TIMESTAMP_US if is_finished else MIN_TIMESTAMP_US,
             status=SplitStatus.FINISHED if is_finished else SplitStatus.ACTIVE,
+            backlog=Backlog(records=self._end - self._next),
         )
 
 

@@ -19,7 +19,7 @@ from dataflow.io.arrival import ARRIVAL_TIME, ArrivalTime
 from dataflow.io.create import Read
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.times import in_words
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.fixed import FixedWindows
@@ -152,10 +152,12 @@ class _PeriodicReader(SourceReader):
         self._end = max(0, -(-(stop_us - start_us) // source.interval_us))
 
     def read(self, max_records: int) -> SourceBatch:
-        end = min(self._end, self._next + max_records)
+        there, now_us = self._end, None
         if not self._source.is_repeatable:
-            passed_us = self._source.clock.now_us() - self._start_us
-            end = min(end, max(self._next, passed_us // self._source.interval_us + 1))
+            now_us = self._source.clock.now_us()
+            passed_us = now_us - self._start_us
+            there = min(there, max(self._next, passed_us // self._source.interval_us + 1))
+        end = min(there, self._next + max_records)
         timestamps_us = [self._at_us(number) for number in range(self._next, end)]
         self._next = end
         is_finished = self._next >= self._end
@@ -165,7 +167,15 @@ class _PeriodicReader(SourceReader):
             position=self._next,
             watermark_us=MAX_TIMESTAMP_US if is_finished else self._at_us(self._next),
             status=SplitStatus.FINISHED if is_finished else SplitStatus.ACTIVE,
+            backlog=self._backlog(there - end, now_us),
         )
+
+    def _backlog(self, records: int, now_us: int | None) -> Backlog:
+        """The instants that have come and are not read; without a clock none has an age."""
+        if not records:
+            return Backlog(records=0, age_us=0)
+        age_us = None if now_us is None else max(0, now_us - self._at_us(self._next))
+        return Backlog(records=records, age_us=age_us)
 
     def _at_us(self, number: int) -> int:
         return self._start_us + number * self._source.interval_us

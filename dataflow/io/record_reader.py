@@ -8,7 +8,7 @@ from dataflow.columns import RepeatedColumn
 from dataflow.errors import InputError, TimeError
 from dataflow.io.files import FileSource
 from dataflow.set_aside import SetAside
-from dataflow.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Backlog, SourceBatch, SourceReader, SplitStatus
 from windowing.errors import error_text
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
@@ -43,6 +43,11 @@ class RecordReader(SourceReader):
     def position(self) -> Any:
         """Where the next record is."""
 
+    @property
+    def backlog(self) -> Backlog | None:
+        """What is left; None: not known."""
+        return None
+
     def newest_us(self, timestamps_us: Sequence[int]) -> int | None:
         """The latest of the event times of some records; None if none has one."""
         return max(timestamps_us, default=None) if self._files.has_event_times else None
@@ -76,6 +81,7 @@ class RecordReader(SourceReader):
             watermark_us=MAX_TIMESTAMP_US if self.is_at_end else self._watermark_us,
             status=SplitStatus.FINISHED if self.is_at_end else SplitStatus.ACTIVE,
             set_aside=set_aside,
+            backlog=self.backlog,
         )
 
 

@@ -41,7 +41,8 @@ class SourceContract:
     * Reading goes on at any position, which is plain data: no record is lost or comes twice, and the same records come
       in the same order, however many are asked for at a time.
     * No record is behind the watermark that its split has reported, which does not go back.
-    * A split that is idle has nothing to read, and one that is finished stays so.
+    * A split that is idle, or reports a backlog of 0, has nothing to read, and one that is finished stays so; neither
+      an idle nor a finished one has a backlog.
     * A retraction is of a record that was handed over before, by the same split.
     * `SourceReader.committed` accepts each position that was given, at any time and again; `SourceReader.close` too.
 

@@ -87,7 +87,7 @@ class SplitReading:
         self._standing = Counter[tuple[str, int]]()
         #: What this reader, and any reader, has reported.
         self._reader_watermark_us = self._watermark_us = MIN_TIMESTAMP_US
-        self._was_idle = False
+        self._was_idle = self._had_all = False
 
     def read(self, schedule: Sequence[ReadStep] = ()) -> SplitRecords:
         """Read to the end; behind the schedule many records at a time.
@@ -181,6 +181,7 @@ class SplitReading:
 
     def _take(self, batch: SourceBatch) -> None:
         self._check_status(batch)
+        self._check_backlog(batch)
         self._check_watermark(batch)
         signs = batch.signs or [+1] * len(batch.values)
         for value, time_us, sign in zip(batch.values, batch.timestamps_us, signs, strict=True):
@@ -196,6 +197,17 @@ class SplitReading:
         if batch.records and self._was_idle and self._is_static:
             broken("a split that reports that it is idle must have nothing to read", f"{batch}")
         self._was_idle |= batch.status is SplitStatus.IDLE
+
+    def _check_backlog(self, batch: SourceBatch) -> None:
+        if batch.records and self._had_all and self._is_static:
+            broken("a split whose backlog is 0 must have nothing to read", f"{batch}")
+        backlog = batch.backlog
+        if backlog is None:
+            return
+        numbers = [each for each in attrs.astuple(backlog) if each is not None]
+        if batch.status is not SplitStatus.ACTIVE and any(numbers):
+            broken("a split that is idle or finished must have a backlog of 0, or None", f"{batch}")
+        self._had_all |= 0 in {backlog.records, backlog.size_bytes}
 
     def _check_watermark(self, batch: SourceBatch) -> None:
         earliest_us = min(batch.timestamps_us, default=MAX_TIMESTAMP_US)
@@ -233,6 +245,7 @@ class SplitReading:
             batch = self._batch(ReadStep().max_records)
             if batch.records or batch.status is not SplitStatus.FINISHED:
                 broken("a split that is finished must stay so, and have nothing more", f"{batch}")
+            self._check_backlog(batch)
 
 
 def check_splits(

@@ -343,6 +343,7 @@ class JournalReader(SourceReader):
             position=self.next,
             watermark_us=MAX_TIMESTAMP_US if is_over else MIN_TIMESTAMP_US,
             status=SplitStatus.FINISHED if is_over else SplitStatus.ACTIVE,
+            backlog=df.Backlog(records=self.end - self.next),
         )
 
     def committed(self, position: Any) -> None:
@@ -481,6 +482,26 @@ BROKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("return a SourceBatch", {"read": lambda *_: None}, {}),
     ("be text, or None", {}, {"input_name": 5}),
     ("that is finished must stay so", {"read": restless}, {}),
+    (
+        "finished must have a backlog of 0",
+        {"read": changed(backlog=lambda batch: df.Backlog(records=6))},
+        {},
+    ),
+    (
+        "finished must have a backlog of 0",
+        {"read": changed(backlog=lambda batch: df.Backlog(records=0, age_us=1))},
+        {},
+    ),
+    (
+        "whose backlog is 0 must have nothing",
+        {"read": changed(backlog=lambda batch: df.Backlog(size_bytes=0))},
+        {},
+    ),
+    (
+        "whose backlog is 0 must have nothing",
+        {"read": changed(backlog=lambda batch: df.Backlog(records=max(0, 4 - batch.position)))},
+        {},
+    ),
 ]
 
 
@@ -514,6 +535,18 @@ def test_a_source_that_breaks_a_rule_is_refused(
 
     with pytest.raises(BrokenRuleError, match=rule):
         run_all(Contract())
+
+
+@pytest.mark.parametrize("backlog", [{"records": -1}, {"size_bytes": 0.5}, {"age_us": True}])
+def test_a_backlog_is_what_is_left(backlog: dict[str, Any]) -> None:
+    (name,) = backlog
+    with pytest.raises(df.InputError, match=f"a backlog cannot have {name}="):
+        df.Backlog(**backlog)
+
+
+def test_a_batch_has_a_backlog_or_none() -> None:
+    with pytest.raises(df.InputError, match="backlog of a SourceBatch cannot be 5"):
+        attrs.evolve(JournalReader((0, 6), None).read(1), backlog=5)  # type: ignore[arg-type]
 
 
 def test_a_contract_needs_a_source() -> None:
