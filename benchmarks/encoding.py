@@ -153,6 +153,7 @@ def _case_of_a_report(size: int) -> Case:
         signals=dict.fromkeys(ranges, 0),
         percentiles_us={},
         progress={},
+        polls={},
         routings=dict.fromkeys(ranges, 1),
         commits=dict.fromkeys(ranges, CommitMark(3, 4)),
         is_quiet=False,

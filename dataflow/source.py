@@ -44,25 +44,11 @@ class Backlog:
         records: how many; None: not known.
         size_bytes: how large they are, as the source has them; None: not known.
         age_us: for how long the first of them has been there, in microseconds; 0 where there is none; None: not known.
-
-    Raises:
-        InputError: a number is negative, or no integer.
     """
 
     records: int | None = None
     size_bytes: int | None = None
     age_us: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        for name, number in attrs.asdict(self).items():
-            if number is None:
-                continue
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise InputError(
-                    f"a backlog cannot have {name}={number!r}",
-                    detail="it is what is still to be read: an integer that is not negative",
-                    hint="use 0 where there is nothing, and None where it is not known",
-                )
 
 
 @attrs.frozen(kw_only=True)
@@ -89,7 +75,7 @@ class SourceBatch:
         backlog: what is still to be read behind the batch; None: the source does not know.  Nothing depends on it.
 
     Raises:
-        InputError: the backlog is none.
+        InputError: the backlog is none, or a number of it is negative or no integer.
     """
 
     values: Sequence[Any]
@@ -104,17 +90,29 @@ class SourceBatch:
     backlog: Backlog | None = None
 
     def __attrs_post_init__(self) -> None:
-        backlog: object = self.backlog
-        if not isinstance(backlog, Backlog | None):
-            raise InputError(
-                f"the backlog of a SourceBatch cannot be {backlog!r:.100}",
-                hint="give it as df.Backlog(records=...), or None where it is not known",
-            )
+        if self.backlog is not None:
+            _check_backlog(self.backlog)
 
     @property
     def records(self) -> int:
         """How many records were read, those that were set aside among them."""
         return len(self.values) + len(self.set_aside)
+
+
+def _check_backlog(backlog: object) -> None:
+    if not isinstance(backlog, Backlog):
+        raise InputError(
+            f"the backlog of a SourceBatch cannot be {backlog!r:.100}",
+            hint="give it as df.Backlog(records=...), or None where it is not known",
+        )
+    for name, number in attrs.asdict(backlog).items():
+        is_integer = isinstance(number, int) and not isinstance(number, bool)
+        if number is not None and not (is_integer and number >= 0):
+            raise InputError(
+                f"the backlog of a SourceBatch cannot have {name}={number!r}",
+                detail="it is what is still to be read: an integer that is not negative",
+                hint="use 0 where there is nothing, and None where it is not known",
+            )
 
 
 class SourceReader(ABC):

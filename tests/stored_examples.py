@@ -39,6 +39,7 @@ from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
 from dataflow.set_aside import Origin
+from dataflow.source import Backlog
 from dataflow.unbounded_sums import UnboundedSum
 from dataflow.views import View, ViewPart, WithViews
 from runners.core.columns.partials import PartialColumns
@@ -74,6 +75,7 @@ from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.loads import RangeLoad
 from runners.millwheel.model.signals import Signal, SignalNews
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.store.port import StoredTimer
 from runners.millwheel.store.postgres.catalog import to_signed
@@ -457,6 +459,7 @@ MESSAGES: dict[str, Any] = {
         signals={LOW: 1},
         percentiles_us={},
         progress={RangeId("read", 0): SplitProgress(5, 10, ((0, 1.0),))},
+        polls={RangeId("read", 0): SplitPoll(polled_us=9, record_us=8, backlog=Backlog(records=7))},
         routings={LOW: 2},
         commits={LOW: CommitMark(3, 4)},
         is_quiet=False,

@@ -5,6 +5,7 @@ Opens the store for each question, and closes it again: a result may be kept for
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from types import MappingProxyType
 from typing import Any
 
 from dataflow.drawing import html_table
@@ -14,7 +15,9 @@ from dataflow.metrics import MetricResults
 from dataflow.runner import PipelineState
 from runners.millwheel.control.asking import ask, ranges_of
 from runners.millwheel.model import requests
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.requests import Request, Verb
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.guards import unknown_job
 from runners.registry import open_store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
@@ -76,8 +79,13 @@ class StoreResult:
         with closing(open_store(self.dsn)) as store:
             store.send_signal(self.job, name)
 
-    def ranges(self) -> Sequence[Mapping[str, Any]]:
+    def ranges(
+        self, splits: Mapping[RangeId, SplitPoll] = MappingProxyType({})
+    ) -> Sequence[Mapping[str, Any]]:
         """The ranges of the job as they are now; see `runners.millwheel.control.asking.ranges_of` for the fields.
+
+        Args:
+            splits: their last polls, which only the driver of a stream knows.
 
         Raises:
             StoreError: the job was reset, or the store cannot be read.
@@ -86,7 +94,7 @@ class StoreResult:
             found = store.read_job(self.job)
         if found is None:
             raise unknown_job(self.job)
-        return ranges_of(found)
+        return ranges_of(found, splits)
 
     def move(self, range_id: str, slot: int) -> str:
         """Have a range go to the worker of a slot, wait until it has, and return a sentence that confirms it.

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from math import inf
+from math import ceil, inf
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any
@@ -230,8 +230,12 @@ class StreamingJob:
         self._prepared.result.send_signal(name)
 
     def ranges(self) -> Sequence[Mapping[str, Any]]:
-        """The ranges of the job as they are in the store now; see `StoreResult.ranges`."""
-        return self._prepared.result.ranges()
+        """The ranges of the job as they are in the store now, and the last polls of its splits.
+
+        See `runners.millwheel.control.asking.ranges_of` for the fields.
+        """
+        statistics = self._statistics
+        return self._prepared.result.ranges({} if statistics is None else statistics.splits)
 
     def move(self, range_id: str, slot: int) -> str:
         """Have a range go to the worker of a slot, and wait until it has; see `StoreResult.move`."""
@@ -568,6 +572,13 @@ def _note(
         (statistics.workers_replaced, "workers replaced"),
     )
     parts += [f"{count} {what}" for count, what in counted if count]
+    backlog = statistics.backlog()
+    still = [
+        *([f"{backlog.records:,} records"] if backlog.records else []),
+        *([f"{ceil(backlog.size_bytes / 1_000):,} kB"] if backlog.size_bytes else []),
+    ]
+    if still:
+        parts.append(f"{' and '.join(still)} still to read")
     if trouble is not None:
         times = f" ({trouble.count} times)" if trouble.count > 1 else ""
         parts.append(f"last {trouble.kind} at {trouble.place}: {_short(trouble.headline)}{times}")

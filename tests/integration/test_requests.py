@@ -84,6 +84,10 @@ def test_ranges_are_split_moved_and_merged_while_the_job_runs(
     job = start(build, store_dsn, spark_master, gate)
     try:
         read_on(job, 2_000)
+        polled = [each for each in job.ranges() if each["record_us"] is not None]
+        assert polled
+        assert all(each["polled_us"] >= each["record_us"] for each in polled)
+        assert all(each["first_hash"] is None for each in polled)
         assert job.split("sum[0]", 1 << 60) == "sum[0] is split, the new one is sum[4]"
         assert ask_until_done(lambda: job.move("sum[4]", 0)) == "sum[4] is in slot 0"
         assert ask_until_done(lambda: job.move("group[1]", 0)) == "group[1] is in slot 0"

@@ -540,8 +540,9 @@ def test_a_source_that_breaks_a_rule_is_refused(
 @pytest.mark.parametrize("backlog", [{"records": -1}, {"size_bytes": 0.5}, {"age_us": True}])
 def test_a_backlog_is_what_is_left(backlog: dict[str, Any]) -> None:
     (name,) = backlog
-    with pytest.raises(df.InputError, match=f"a backlog cannot have {name}="):
-        df.Backlog(**backlog)
+    batch = JournalReader((0, 6), None).read(1)
+    with pytest.raises(df.InputError, match=f"backlog of a SourceBatch cannot have {name}="):
+        attrs.evolve(batch, backlog=df.Backlog(**backlog))
 
 
 def test_a_batch_has_a_backlog_or_none() -> None:

@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from dataflow.times import in_words
 from runners.errors import RequestError
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.requests import Answer, Request
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.port import JobRow, Store
 from runners.system_clock import SystemClock
 from windowing.timestamps import US_PER_SECOND
@@ -76,7 +79,9 @@ def refused(job: str, request: Request, answer: Answer) -> RequestError:
     return RequestError(f"job {job} has not carried out the request: {request}", detail=answer.text)
 
 
-def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:
+def ranges_of(
+    job: JobRow, splits: Mapping[RangeId, SplitPoll] = MappingProxyType({})
+) -> Sequence[Mapping[str, Any]]:
     """The ranges of a job that have something to do, or had, in the order of their names, with these fields.
 
     * ``range``: its name, as `Request` takes it;
@@ -85,6 +90,14 @@ def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:
     * ``watermark_us``: how far it has come, by its last commit; None: it has made none;
     * ``is_finished``: a split of a source that has been read to its end;
     * ``handover_with``: the range with which it is being split or merged, so that it cannot move; None: with none.
+    * ``polled_us``: when a split of a source was last asked for records, by the clock of its worker, as its driver
+      knows; None: not known; long ago: it is not asked, so nobody knows what it has;
+    * ``record_us``: when it last had one; None: not known;
+    * ``backlog``: what it had then that was still to be read, a `dataflow.Backlog`; None: not known.
+
+    Args:
+        job: as the store has it.
+        splits: the last polls of its splits, which the store does not have.
     """
     return [
         {
@@ -95,7 +108,11 @@ def ranges_of(job: JobRow) -> Sequence[Mapping[str, Any]]:
             "watermark_us": row.watermark_us,
             "is_finished": row.is_finished,
             "handover_with": None if row.handover_with is None else str(row.handover_with),
+            "polled_us": poll and poll.polled_us,
+            "record_us": poll and poll.record_us,
+            "backlog": poll and poll.backlog,
         }
         for range_id, row in sorted(job.ranges.items())
         if not row.is_retired
+        for poll in [splits.get(range_id)]
     ]

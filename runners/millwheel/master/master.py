@@ -33,6 +33,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import Signal, SignalBoard
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import TroubleBook, TroubleKind, reason_of
 from runners.millwheel.store.port import JobRow
 from runners.millwheel.wire.messages import (
@@ -111,6 +112,8 @@ class Master:
         self._counts_before, self._workers_replaced = Counts(), 0
         #: The watermark of the whole job, as it was shown last.
         self._shown_us = MIN_TIMESTAMP_US
+        #: The last poll of each split, by any owner.
+        self._polls: dict[RangeId, SplitPoll] = {}
         self.failure: Exception | None = None
         #: The commits that workers have reported, to compare with a store that has restarted.
         self.witness = Witness(job)
@@ -276,6 +279,7 @@ class Master:
         """Add the counts of a master before this one; before the first `step`."""
         self._counts_before = Counts() + before.of_the_past()
         self._workers_replaced = before.workers_replaced
+        self._polls.update(before.splits)
 
     def stop(self) -> None:
         """Report to every worker that the job is over."""
@@ -290,6 +294,7 @@ class Master:
             before=self._counts_before,
             workers_replaced=self._workers_replaced,
             watermark_us=self._shown_us,
+            splits=self._polls,
         )
 
     def _handle(self, message: object) -> None:
@@ -495,6 +500,8 @@ class Master:
             progress=report.progress,
         )
         self._signals.report(report.signals)
+        for range_id, poll in report.polls.items():
+            self._polls[range_id] = poll.following(self._polls.get(range_id))
         self._has_reports = True
 
     def _routes(self) -> Routes:

@@ -5,8 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
+from dataflow.source import Backlog
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.wire.messages import Report
 
 #: A worker that sends nothing for so long loses its ranges, if there is another one to take them.
@@ -148,15 +150,41 @@ def idle_splits(
 
 @attrs.frozen(kw_only=True)
 class MasterStatistics(Counts):
-    """What the job has done since this master started."""
+    """What the job has done since this master started.
+
+    Attributes:
+        workers_ready: how many own ranges, or are ready to.
+        workers_replaced: how many are gone.
+        watermark_us: of the whole job, in microseconds.
+        splits: the last poll of each source split, as its worker has reported it; none of one that nobody has asked.
+    """
 
     workers_ready: int
     workers_replaced: int
     watermark_us: int
+    splits: Mapping[RangeId, SplitPoll] = attrs.field(factory=dict)
+
+    def backlog(self) -> Backlog:
+        """The backlog of all splits together, of those that know theirs; its age is that of the oldest record."""
+        known = [each.backlog for each in self.splits.values() if each.backlog is not None]
+        records = [each.records for each in known if each.records is not None]
+        sizes_bytes = [each.size_bytes for each in known if each.size_bytes is not None]
+        ages_us = [each.age_us for each in known if each.age_us is not None]
+        return Backlog(
+            records=sum(records) if records else None,
+            size_bytes=sum(sizes_bytes) if sizes_bytes else None,
+            age_us=max(ages_us, default=None),
+        )
 
     @classmethod
     def of(
-        cls, slots: Sequence[Slot], *, before: Counts, workers_replaced: int, watermark_us: int
+        cls,
+        slots: Sequence[Slot],
+        *,
+        before: Counts,
+        workers_replaced: int,
+        watermark_us: int,
+        splits: Mapping[RangeId, SplitPoll],
     ) -> "MasterStatistics":
         """The sum of all slots, and of what workers that are gone have done.
 
@@ -165,6 +193,7 @@ class MasterStatistics(Counts):
             before: the counts of workers that are gone.
             workers_replaced: how many are.
             watermark_us: of the whole job, in microseconds.
+            splits: the last poll of each.
         """
         counts = Counts.total([before, *(slot.counts for slot in slots)])
         return cls(
@@ -172,4 +201,5 @@ class MasterStatistics(Counts):
             workers_ready=sum(slot.is_ready for slot in slots),
             workers_replaced=workers_replaced,
             watermark_us=watermark_us,
+            splits=dict(splits),
         )

@@ -12,6 +12,7 @@ from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, Spl
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.signals import SignalNews
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.wire.plain_fields import layout_of
 from runners.stored.framing import current_format, frame, number_of, opened
@@ -131,6 +132,7 @@ class Report:
         signals: number of the last signal that each owned range has passed on.
         percentiles_us: percentile watermark up to which each range has fired, where there is one.
         progress: where each source split is, where a grouping follows a percentile.
+        polls: the last poll of each source split that was asked at all; a report that differs only in these is no news.
         routings: up to which routing each range has nothing on its way that follows an older one.
         commits: how far each range is committed, by this worker or before.
         is_quiet: nothing is unacknowledged, and no acknowledgement waits to be committed.
@@ -147,6 +149,7 @@ class Report:
     signals: Mapping[RangeId, int]
     percentiles_us: Mapping[RangeId, int]
     progress: Mapping[RangeId, SplitProgress]
+    polls: Mapping[RangeId, SplitPoll] = attrs.field(eq=False)
     routings: Mapping[RangeId, int]
     commits: Mapping[RangeId, CommitMark]
     is_quiet: bool

@@ -13,6 +13,7 @@ from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Rec
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.model.signals import NO_SIGNALS, SignalMark
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.outbox import Outbox, Trail
@@ -39,6 +40,7 @@ class OwnedRange:
         remembers: whether the numbers of the deliveries that were taken in are durable, to deduplicate by them.
         keys: what it covers, of a key range that has not been merged into another.
         handover_with: see `Reshape`.
+        poll: of a source split: its last poll by this owner; None: it has not asked yet.
         sketch: of a source split: the event times that it has had, if a grouping follows a percentile of them.
     """
 
@@ -60,6 +62,7 @@ class OwnedRange:
     keys: KeyRange | None = None
     handover_with: RangeId | None = None
     sketch: ProgressSketch | None = None
+    poll: SplitPoll | None = None
     _signals: Trail[int] = attrs.field(init=False)
     _percentiles: Trail[int | None] = attrs.field(init=False)
     _progress: Trail[SplitProgress | None] = attrs.field(init=False)

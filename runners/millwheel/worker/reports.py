@@ -153,6 +153,9 @@ def report_of(
             for range_id, owned in ranges.items()
             if (progress := owned.passed_progress()) is not None
         },
+        polls={
+            range_id: owned.poll for range_id, owned in ranges.items() if owned.poll is not None
+        },
         routings={range_id: owned.passed_routing() for range_id, owned in ranges.items()},
         commits={each: owned.mark for each, owned in ranges.items()},
         is_quiet=is_quiet,

@@ -24,6 +24,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import LoadMeter
 from runners.millwheel.model.production import LateRecord, StoredDeadLetter
 from runners.millwheel.model.signals import SignalMark, SignalNews
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.worker.dedup.seen_ids import IdTable, SeenIds
 from runners.millwheel.worker.owned_range import OwnedRange
@@ -189,6 +190,7 @@ class SourceComputation:
         owned = split.owned
         with RunningAs(self._source.name):
             batch = split.reader.read(split.size.allowed(records_max))
+        owned.poll = SplitPoll.of(batch, now_us, before=owned.poll)
         is_finished = batch.status is SplitStatus.FINISHED
         owned.is_idle = batch.status is SplitStatus.IDLE
         before_us = owned.watermark_us

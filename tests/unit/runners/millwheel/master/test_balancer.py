@@ -95,6 +95,7 @@ class Workers:
             signals={},
             percentiles_us={},
             progress={},
+            polls={},
             routings={},
             commits={},
             is_quiet=True,

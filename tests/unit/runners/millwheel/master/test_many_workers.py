@@ -93,6 +93,7 @@ def test_who_has_no_ranges_is_sent_signs_of_life_and_not_every_watermark() -> No
             signals={},
             percentiles_us={},
             progress={},
+            polls={},
             routings={},
             commits={},
             is_quiet=True,

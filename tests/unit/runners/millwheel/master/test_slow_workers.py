@@ -93,6 +93,7 @@ class Slot:
             signals={},
             percentiles_us={},
             progress={},
+            polls={},
             routings={},
             commits={},
             is_quiet=False,

@@ -17,6 +17,7 @@ from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import CommitMark, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
 from runners.millwheel.model.long_waits import OVER
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.wire.messages import (
@@ -135,6 +136,7 @@ class Job:
         is_paused: bool = False,
         as_of_ms: int | None = None,
         commits: Mapping[RangeId, CommitMark] = MappingProxyType({}),
+        polls: Mapping[RangeId, SplitPoll] = MappingProxyType({}),
     ) -> None:
         """A worker reports, by default on what it has just received from the master."""
         if as_of_ms is None:
@@ -149,6 +151,7 @@ class Job:
             signals={},
             percentiles_us={},
             progress={},
+            polls=polls,
             routings={},
             commits=commits,
             is_quiet=is_paused,
@@ -479,6 +482,35 @@ def test_the_watermark_of_a_job_does_not_go_back_where_a_range_moves() -> None:
     job.move(HEAD, 1 - job.master.ranges[HEAD])
 
     assert job.master.statistics().watermark_us == BUSY_US
+
+
+def test_the_next_owner_of_a_split_need_not_have_had_a_record() -> None:
+    """When there was one is known from the owner before; the last poll and its backlog are those of the next."""
+    job = Job()
+    source = job.master.ranges[QUIET]
+    name, other = job.worker_of(source), job.worker_of(1 - source)
+    first = SplitPoll(polled_us=7, record_us=5, backlog=df.Backlog(records=3))
+    job.report(name, {}, polls={QUIET: first})
+    assert job.master.statistics().splits == {QUIET: first}
+    job.move(QUIET, 1 - source)
+    # A worker that is not its owner any more is not believed.
+    job.report(name, {QUIET: QUIET_US}, polls={QUIET: SplitPoll(polled_us=99)})
+    assert job.master.statistics().splits == {QUIET: first}
+    job.take_over(1 - source, other)
+    job.report(other, {}, polls={QUIET: SplitPoll(polled_us=9, backlog=df.Backlog(records=0))})
+
+    after = SplitPoll(polled_us=9, record_us=5, backlog=df.Backlog(records=0))
+    assert job.master.statistics().splits == {QUIET: after}
+    assert job.master.statistics().backlog() == df.Backlog(records=0)
+
+
+def test_a_master_knows_the_polls_of_the_one_before() -> None:
+    """It is of the same driver, whose store has restarted."""
+    before, after = Job(), Job()
+    poll = SplitPoll(polled_us=7, record_us=5)
+    before.report(before.quiet, {}, polls={QUIET: poll})
+    after.master.go_on_counting(before.master.statistics())
+    assert after.master.statistics().splits == {QUIET: poll}
 
 
 def test_what_was_reported_of_a_split_counts_for_its_next_owner() -> None:

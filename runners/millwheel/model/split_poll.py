@@ -1,0 +1,50 @@
+"""SplitPoll: when a split was last asked for records, and when it last had some; for people, and for nothing else.
+
+A split that was polled a moment ago and had nothing is quiet.  Of one that was not asked for a while nobody knows
+whether it has something: its job is paused, its receivers do not keep up, or it has no worker.
+
+All times are by the clock of the worker that reads, in microseconds since 1970; none of them is durable.
+"""
+
+from typing import Self
+
+import attrs
+
+from dataflow.source import Backlog, SourceBatch
+
+
+@attrs.frozen(kw_only=True)
+class SplitPoll:
+    """The last poll of a split.
+
+    Attributes:
+        polled_us: when it was.
+        record_us: when a poll last had a record, also one that was set aside; None: none has, as far as is known.
+        backlog: what was still to be read after it, as the source knows it; None: it does not.
+    """
+
+    polled_us: int
+    record_us: int | None = None
+    backlog: Backlog | None = None
+
+    @classmethod
+    def of(cls, batch: SourceBatch, now_us: int, *, before: Self | None = None) -> Self:
+        """The poll that had a batch.
+
+        Args:
+            batch: as the reader returned it.
+            now_us: the processing time, in microseconds since 1970.
+            before: the last poll before it; None: there was none.
+        """
+        had_us = now_us if batch.records else None
+        return cls(polled_us=now_us, record_us=had_us, backlog=batch.backlog).following(before)
+
+    def following(self, before: Self | None) -> Self:
+        """This poll, which knows when the split last had a record before it, perhaps with another owner.
+
+        Args:
+            before: what is known of the split without this one; None: nothing.
+        """
+        if self.record_us is not None or before is None:
+            return self
+        return attrs.evolve(self, record_us=before.record_us)
