@@ -1,5 +1,6 @@
 """What the sources of the SDK know of what is still to be read."""
 
+import gzip
 import os
 from contextlib import closing
 from pathlib import Path
@@ -100,3 +101,24 @@ def test_instants_that_have_come_and_are_not_read_are_behind() -> None:
     ]
     whole = PeriodicSource(0, 3 * US_PER_SECOND, US_PER_SECOND, clock).repeatable()
     assert backlogs(whole, [1, 2]) == [df.Backlog(records=2), df.Backlog(records=0, age_us=0)]
+
+
+def test_of_a_packed_file_it_is_known_when_nothing_is_left(tmp_path: Path) -> None:
+    """Its bytes are not those of its records; a file that waits counts as it is."""
+    packed = gzip.compress(b"1\n22\n" * 50_000)
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.jsonl.gz"
+        path.write_bytes(packed)
+        os.utime(path, (0, 0))
+    found = backlogs(JsonLinesSource(pattern=str(tmp_path / "a.jsonl.gz")), [1, 100_000, 1])
+    assert [found[0], found[-1]] == [None, df.Backlog(size_bytes=0)]
+    watcher = JsonLinesWatcher(
+        tmp_path / "*.jsonl.gz", event_time=float, max_disorder=1_000, poll=0
+    )
+    (split,) = watcher.splits(1)
+    with closing(open_split(watcher, split, None)) as reader:
+        behind = []
+        while (batch := reader.read(1_000_000)).status is not df.SplitStatus.IDLE:
+            behind.append(batch.backlog)
+    assert df.Backlog(size_bytes=len(packed)) in behind
+    assert (behind[-1], batch.backlog) == (df.Backlog(size_bytes=0),) * 2
