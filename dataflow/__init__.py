@@ -54,6 +54,7 @@ from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
+from dataflow.io.postgres_reads.transform import ReadFromPostgres
 from dataflow.io.sinks import Write
 from dataflow.io.text_lines import ReadFromText
 from dataflow.join_fn import JoinType
@@ -310,6 +311,7 @@ __all__ = [
     "ReadFromCsv",
     "ReadFromJsonLines",
     "ReadFromParquet",
+    "ReadFromPostgres",
     "ReadFromText",
     "ReadModifyWriteStateSpec",
     "RecordIds",

@@ -1,0 +1,105 @@
+"""RowShape: from the texts of a row's columns to an element and its event time, the same whenever it is read."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.errors import InputError
+from dataflow.io.postgres_reads.values import Decode, decoder_of
+from dataflow.set_aside import SetAside
+from windowing.timestamps import MIN_TIMESTAMP_US, TimestampLike, to_timestamp_us
+
+#: The names of columns and the numbers of their types, in order.
+Columns = tuple[tuple[str, int], ...]
+_SHOWN_BYTES = 200
+
+
+@attrs.frozen(kw_only=True)
+class RowForm:
+    """What elements are made of rows.
+
+    Attributes:
+        row_type: a class that is called with the columns it names; None: dicts.
+        fields: the names of its columns; empty: all.
+        event_time: the name of a column, or a function of the element; None: elements have no event time.
+    """
+
+    row_type: type | None = None
+    fields: tuple[str, ...] = ()
+    event_time: str | Callable[[Any], TimestampLike] | None = None
+
+
+class RowShape:
+    """Makes elements of rows with these columns.
+
+    Args:
+        form: of the elements.
+        columns: of the rows.
+        where: names the input, for messages.
+
+    Raises:
+        InputError: a column that the elements need is not there.
+    """
+
+    def __init__(self, form: RowForm, columns: Columns, where: str) -> None:
+        self._form, self.columns, self._where = form, columns, where
+        names = [name for name, _ in columns]
+        needed = list(form.fields)
+        if isinstance(form.event_time, str):
+            needed.append(form.event_time)
+        if missing := [name for name in needed if name not in names]:
+            raise InputError(
+                f"{where} has no column {missing[0]!r}",
+                detail=f"its columns are {', '.join(names)}",
+                hint="correct rows=... or event_time=..., or add the column",
+            )
+        self._decoders: list[tuple[str, Decode]] = [
+            (name, decoder_of(type_oid)) for name, type_oid in columns
+        ]
+
+    def read(self, raw: Sequence[Any], sign: int = +1) -> tuple[Any, int] | SetAside:
+        """The element of a row with its event time in microseconds; or the row, set aside.
+
+        Args:
+            raw: its values, as texts; None is NULL.
+            sign: -1 where it is retracted.
+        """
+        try:
+            values = {
+                name: None if value is None else decode(value)
+                for (name, decode), value in zip(self._decoders, raw, strict=True)
+            }
+        except (ValueError, ArithmeticError, UnicodeError) as error:
+            return self._set_aside(raw, error, sign, "a value that Python has no value for")
+        form = self._form
+        try:
+            element: Any = values
+            if form.row_type is not None:
+                element = form.row_type(**{name: values[name] for name in form.fields})
+            if form.event_time is None:
+                return element, MIN_TIMESTAMP_US
+            if isinstance(form.event_time, str):
+                at: Any = values[form.event_time]
+            else:
+                at = form.event_time(element)
+            return element, to_timestamp_us(at)
+        except Exception as error:  # noqa: BLE001 - user code
+            return self._set_aside(raw, error, sign, "no event time, or does not fit rows=")
+
+    def _set_aside(self, raw: Sequence[Any], error: Exception, sign: int, what: str) -> SetAside:
+        shown = {
+            name: None if value is None else value[:_SHOWN_BYTES].decode("utf-8", "replace")
+            for (name, _), value in zip(self._decoders, raw, strict=True)
+        }
+        return SetAside(
+            error=InputError(
+                f"{self._where} has a row with {what}",
+                detail=f"{shown!r:.1000}: {type(error).__name__}: {error}",
+                hint="correct the row, or the function; or go on without such rows: "
+                "df.Pipeline(..., tries_per_record=1) keeps them as dead letters",
+            ),
+            cause=error,
+            element=shown,
+            sign=sign,
+        )

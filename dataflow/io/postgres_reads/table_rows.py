@@ -1,0 +1,225 @@
+"""The rows of a table or query, in parts that are read at the same time.
+
+A table is divided by blocks (`ctid`), the last part without an end, so that each row has one part however the table has
+grown since it was divided.  Each part is read in one transaction, REPEATABLE READ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.errors import InputError
+from dataflow.io.postgres_reads.connection import connect, error_code, is_lost, quoted, raw_rows
+from dataflow.io.postgres_reads.rows import Columns, RowForm, RowShape
+from dataflow.io.postgres_reads.table import table_shape
+from dataflow.set_aside import SetAside
+from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from windowing.timestamps import MIN_TIMESTAMP_US
+
+#: Parts are not smaller than so many blocks, of 8 KiB each: below it, a session costs more than reading.
+PART_PAGES_MIN = 256
+#: Blocks of ordinary tables and materialized views can be read by number.
+_WITH_BLOCKS = {"r", "m"}
+
+
+@attrs.frozen
+class PageSplit:
+    """The rows in a range of blocks; without an end: in all that follow.
+
+    Attributes:
+        start: the first block.
+        end: the block behind the last one; None: there is none.
+    """
+
+    start: int
+    end: int | None
+
+
+@attrs.frozen(kw_only=True)
+class RowsSource(Source):
+    """Reads a table or query; see `ReadFromPostgres` for the arguments.
+
+    Attributes:
+        is_query: whether ``table`` is a query.
+        dsn: may contain a password, so it is not shown.
+    """
+
+    table: str
+    is_query: bool
+    dsn: str = attrs.field(repr=False)
+    form: RowForm
+
+    @property
+    def element_type(self) -> Any:
+        """The row type, or dicts."""
+        return self.form.row_type or dict[str, Any]
+
+    @property
+    def input_name(self) -> str:
+        """The table, or the query."""
+        return self.table
+
+    @property
+    def has_event_times(self) -> bool:
+        """Whether it is configured where event times are."""
+        return self.form.event_time is not None
+
+    def check(self) -> None:
+        """Check that the server answers, and the table or query can be read.
+
+        Raises:
+            InputError: they cannot.
+        """
+        with self.session() as connection:
+            _, columns = self.query(connection, None)
+            RowShape(self.form, columns, self.table)
+
+    def session(self) -> Any:
+        """A session.
+
+        Raises:
+            InputError: the server does not answer, or refuses.
+        """
+        try:
+            return connect(self.dsn)
+        except Exception as error:
+            if not is_lost(error):
+                raise
+            raise InputError(
+                f"the Postgres server of {self.table} cannot be reached",
+                detail=str(error).strip(),
+                hint="check the dsn, and that the server runs and lets this user in",
+            ) from error
+
+    def query(self, connection: Any, split: PageSplit | None) -> tuple[str, Columns]:
+        """The query for a part, and the columns of its rows.
+
+        Args:
+            connection: a session.
+            split: the part; None: all.
+
+        Raises:
+            InputError: there is no such table, or the query is refused.
+        """
+        if self.is_query:
+            return self.table, self._columns_of_query(connection)
+        shape = table_shape(connection, self.table)
+        names = ", ".join(quoted(name) for name, _ in shape.columns)
+        query = f"SELECT {names} FROM {shape.sql_name}"  # noqa: S608 - names are quoted
+        if split is not None and shape.kind in _WITH_BLOCKS:
+            query += f" WHERE ctid >= '({split.start},0)'::tid"
+            if split.end is not None:
+                query += f" AND ctid < '({split.end},0)'::tid"
+        return query, shape.columns
+
+    def _columns_of_query(self, connection: Any) -> Columns:
+        try:
+            query = f"SELECT * FROM ({self.table}) AS q LIMIT 0"  # noqa: S608 - the user's own query
+            result = connection.execute(query.encode())
+        except Exception as error:
+            if error_code(error) is None:
+                raise
+            raise InputError(
+                "the server refuses the query of ReadFromPostgres",
+                detail=str(error).strip(),
+                hint="give one SELECT, without a semicolon",
+            ) from error
+        names = [each.name for each in result.description]
+        if len(set(names)) != len(names):
+            raise InputError(
+                "the query of ReadFromPostgres has two columns of one name",
+                detail=f"its columns are {', '.join(names)}",
+                hint="name them with AS",
+            )
+        return tuple((each.name, each.type_code) for each in result.description)
+
+    def splits(self, desired: int) -> Sequence[PageSplit]:
+        """Ranges of blocks, of at least `PART_PAGES_MIN`; one of a query, or of a table that has no blocks."""
+        if self.is_query:
+            return [PageSplit(0, None)]
+        with self.session() as connection:
+            shape = table_shape(connection, self.table)
+        pages = max(shape.pages, 0) if shape.kind in _WITH_BLOCKS else 0
+        parts = max(1, min(desired, pages // PART_PAGES_MIN))
+        starts = [pages * part // parts for part in range(parts)]
+        return [PageSplit(*each) for each in zip(starts, [*starts[1:], None], strict=True)]
+
+    def open(self, split: PageSplit, position: int | None, *, fence: int) -> SourceReader:
+        """Read a part from its row of this number on."""
+        return RowsReader(self, split, position or 0)
+
+
+class RowsReader(SourceReader):
+    """Reads one part in one transaction.
+
+    Args:
+        source: the source.
+        split: the part.
+        position: how many of its rows were read before.
+    """
+
+    def __init__(self, source: RowsSource, split: PageSplit, position: int) -> None:
+        self._source, self._split, self._position = source, split, position
+        self._connection: Any = None
+        self._rows: RowShape | None = None
+        self._is_finished = False
+
+    def read(self, max_records: int) -> SourceBatch:
+        """Rows, in the order in which the server has them.
+
+        Raises:
+            InputError: the server is away, or refuses.
+        """
+        taken: list[tuple[Any, ...]] = []
+        try:
+            if not self._is_finished:
+                if self._connection is None:
+                    self._begin()
+                taken = raw_rows(self._connection, f"FETCH {max_records} FROM read")
+        except Exception as error:
+            self.close()
+            if not (is_lost(error) or error_code(error)):
+                raise
+            raise InputError(
+                f"{self._source.table} cannot be read on",
+                detail=str(error).strip(),
+                hint="start the job again when the server is there: what is committed is not read again",
+            ) from error
+        self._position += len(taken)
+        if len(taken) < max_records:
+            self._is_finished = True
+            self.close()
+        return self._batch(taken)
+
+    def _begin(self) -> None:
+        self._connection = self._source.session()
+        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # Else scans of large tables begin where another one is, and rows have no order to go on in.
+        self._connection.execute("SET LOCAL synchronize_seqscans = off")
+        self._connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        query, columns = self._source.query(self._connection, self._split)
+        self._rows = RowShape(self._source.form, columns, self._source.table)
+        self._connection.execute(f"DECLARE read NO SCROLL CURSOR FOR {query}".encode())
+        self._connection.execute(f"MOVE {self._position} FROM read".encode())
+
+    def _batch(self, taken: Sequence[tuple[Any, ...]]) -> SourceBatch:
+        found = [] if self._rows is None else [self._rows.read(raw) for raw in taken]
+        rows = [each for each in found if not isinstance(each, SetAside)]
+        return SourceBatch(
+            values=[value for value, _ in rows],
+            timestamps_us=[time_us for _, time_us in rows],
+            position=self._position,
+            # Rows are in no order of event time.
+            watermark_us=MIN_TIMESTAMP_US,
+            status=SplitStatus.FINISHED if self._is_finished else SplitStatus.ACTIVE,
+            set_aside=[each for each in found if isinstance(each, SetAside)],
+        )
+
+    def close(self) -> None:
+        """End the session.  Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None

@@ -1,0 +1,163 @@
+"""ReadFromPostgres: the rows of a table or query, or the changes of a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from dataflow.errors import PipelineError
+from dataflow.io.create import Read
+from dataflow.io.postgres_reads.changes import ChangesSource
+from dataflow.io.postgres_reads.rows import RowForm
+from dataflow.io.postgres_reads.table_rows import RowsSource
+from dataflow.one_output import OneOutput
+from dataflow.pipeline import PCollection
+from dataflow.type_vars import T
+from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
+
+if TYPE_CHECKING:
+    from dataflow.pipeline import Pipeline
+
+_QUERY = re.compile(r"\s*(\(\s*)*(select|with|values|table)\b", re.IGNORECASE)
+_SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
+
+
+class ReadFromPostgres(OneOutput["Pipeline", T]):
+    """Rows of a table or query of a Postgres database; or a table's rows and then its changes, for ever.
+
+    Elements are dicts from column name to value: int, float, `Decimal` (numeric), str, bool, bytes, date, time,
+    datetime (in UTC; without a zone for ``timestamp``), timedelta (a month is 30 days, a year 365), `UUID`, what is in
+    json, and lists of these for arrays.  Values of other types are their text.  Generated columns are left out.
+
+    **Rows as they are now**: the input ends.  A table is read in parts at the same time, each in one transaction; a
+    query in one.  A part that is read again reads what is there then, so the table should stand still meanwhile; for a
+    query that also needs an ORDER BY.
+
+    **Changes** (``changes=True``): the input has no end.  First come the rows, then what is inserted, replaced and
+    deleted: a row that is replaced is retracted, and the new one is added.  Nothing is lost or doubled between the two,
+    and the server keeps what is not committed here; docs/connectors/postgres.md has the settings and rights that it
+    needs, and what ends the run.
+
+    Args:
+        table: its name, or ``schema.table``, as SQL has it; or, without ``changes``, a query: ``SELECT ...``.
+        dsn: of the database, such as ``postgresql://user@host/database``.
+        changes: whether to follow the table.  It needs a primary key, and ``REPLICA IDENTITY FULL``.
+        slot: the replication slot for it, of this job alone; made if it is missing, and never dropped.
+        publication: that has the table; made if it is missing; None: it has the name of the slot.
+        rows: a class, such as a `typing.NamedTuple` or a dataclass, that is called with the columns that its fields
+            name; elements are what it returns.
+        event_time: the column with the event time of a row (a ``timestamptz``, or a number of seconds), or a function
+            of the element.  A row that is retracted has the same, so it must depend on the row alone.  Without it every
+            row is at the beginning of time.
+        max_disorder: with ``changes``, how far event times are behind the time of the commit, at most, as you expect;
+            the watermark follows commits, or the server's clock where there are none, at this distance.
+
+    Raises:
+        InputError: the table cannot be read, or followed; says what to do.
+        PipelineError: the arguments do not suit each other.
+    """
+
+    @overload
+    def __init__(
+        self: ReadFromPostgres[dict[str, Any]],
+        table: str,
+        *,
+        dsn: str,
+        changes: bool = ...,
+        slot: str | None = ...,
+        publication: str | None = ...,
+        rows: None = ...,
+        event_time: str | Callable[[dict[str, Any]], TimestampLike] | None = ...,
+        max_disorder: DurationLike | None = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        table: str,
+        *,
+        dsn: str,
+        changes: bool = ...,
+        slot: str | None = ...,
+        publication: str | None = ...,
+        rows: type[T],
+        event_time: str | Callable[[T], TimestampLike] | None = ...,
+        max_disorder: DurationLike | None = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        table: str,
+        *,
+        dsn: str,
+        changes: bool = False,
+        slot: str | None = None,
+        publication: str | None = None,
+        rows: type | None = None,
+        event_time: str | Callable[[Any], TimestampLike] | None = None,
+        max_disorder: DurationLike | None = None,
+    ) -> None:
+        form = RowForm(row_type=rows, fields=_fields(rows), event_time=event_time)
+        is_query = _QUERY.match(table) is not None
+        self._table = "query" if is_query else table
+        self._source: ChangesSource | RowsSource
+        if not changes:
+            _refuse_for_rows(slot=slot, publication=publication, max_disorder=max_disorder)
+            self._source = RowsSource(table=table, is_query=is_query, dsn=dsn, form=form)
+            return
+        if is_query:
+            raise PipelineError(
+                "ReadFromPostgres follows the changes of a table, not of a query",
+                hint="name the table, and do in the pipeline what the query does",
+            )
+        if slot is None or not _SLOT_NAME.fullmatch(slot):
+            raise PipelineError(
+                f"ReadFromPostgres(changes=True) was given slot={slot!r}",
+                hint="give the slot a name of this job's own, of lower-case letters, digits and underscores",
+            )
+        disorder_us = 0 if max_disorder is None else to_duration_us(max_disorder)
+        if disorder_us < 0:
+            raise PipelineError(
+                f"ReadFromPostgres was given a negative max_disorder, {max_disorder!r}",
+                hint="it is how far event times are behind the commit: zero or more",
+            )
+        self._source = ChangesSource(
+            table=table,
+            dsn=dsn,
+            slot=slot,
+            publication=publication or slot,
+            form=form,
+            max_disorder_us=disorder_us,
+        )
+
+    def default_label(self) -> str:
+        """``ReadFromPostgres(table)``."""
+        return f"ReadFromPostgres({self._table})"
+
+    def expand(self, pcoll: Pipeline) -> PCollection[T]:
+        """Check the input, and read it."""
+        self._source.check()
+        return pcoll | Read(self._source)
+
+
+def _refuse_for_rows(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise PipelineError(
+                f"ReadFromPostgres was given {name}={value!r} without changes=True",
+                hint=f"leave {name} out; or follow the table: changes=True",
+            )
+
+
+def _fields(rows: Any) -> tuple[str, ...]:
+    if rows is None:
+        return ()
+    if is_dataclass(rows):
+        return tuple(each.name for each in fields(rows) if each.init)
+    names = getattr(rows, "_fields", None)
+    if not isinstance(rows, type) or names is None:
+        raise PipelineError(
+            f"ReadFromPostgres cannot make rows of {rows!r}",
+            hint="give rows= a typing.NamedTuple or a dataclass, whose fields are names of columns",
+        )
+    return tuple(names)
