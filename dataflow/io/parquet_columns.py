@@ -15,7 +15,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import attrs
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow.arrow_numbers import numbers_of
 from dataflow.columns import ARROW_TYPES, TIMESTAMP_TYPE, IntColumn, column_values
@@ -29,6 +28,12 @@ from windowing.timestamps import (
 )
 
 _types = pa.types
+
+
+def _compute() -> Any:
+    import pyarrow.compute as pc  # noqa: PLC0415 - 30 ms of the start of each process, and only these columns need it
+
+    return pc
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -313,11 +318,11 @@ class Columns:
         kind = array.type
         try:
             if kind.tz is None:
-                array = pc.assume_timezone(array, self.time_zone)
+                array = _compute().assume_timezone(array, self.time_zone)
             instants = array.cast(TIMESTAMP_TYPE, safe=kind.unit != "ns")
         except pa.ArrowInvalid as error:
             raise self._refusal(name, "that is no instant", error) from None
-        bounds = pc.min_max(instants.cast(pa.int64()))
+        bounds = _compute().min_max(instants.cast(pa.int64()))
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         if low is not None and (low < MIN_TIMESTAMP_US or high > MAX_TIMESTAMP_US):
             why = ValueError("it is before the year 1 or after the year 9999")
@@ -351,7 +356,7 @@ def check_time_zone(name: str, time_zone: str | None) -> None:
     """
     try:
         if time_zone is not None:
-            pc.assume_timezone(pa.array([0], pa.timestamp("us")), time_zone)
+            _compute().assume_timezone(pa.array([0], pa.timestamp("us")), time_zone)
     except (pa.ArrowInvalid, TypeError) as error:
         raise PipelineError(
             f"{name} was given time_zone={time_zone!r}",

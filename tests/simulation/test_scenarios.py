@@ -239,10 +239,10 @@ class Case:
 CASES = {
     "tries": Case(poisoned, {"tries": 2}, forget_dead_letters, "I1: the dead letters"),
     "guarantees": Case(idempotent, {"guarantees": WEAK}, acknowledge_too_early, "I"),
-    "drain": Case(totals, {"drain": True}, skip_a_batch_at_the_end, "I1"),
+    "drain": Case(totals, {"drain": True}, skip_a_batch_at_the_end, "I[16]"),
     "update": Case(totals, {"update": renewed}, lose_what_is_on_its_way, "I"),
     "update and drain": Case(
-        totals, {"update": renewed, "drain": True}, skip_a_batch_at_the_end, "I1"
+        totals, {"update": renewed, "drain": True}, skip_a_batch_at_the_end, "I[16]"
     ),
 }
 

@@ -244,6 +244,7 @@ class SimulatedCluster:
         if self.backups.is_torn:
             self.backups.mend()
             self.shared.restart()
+            self.notifications.has_gone_back = True
         self._graph, self.plan = graph, plan(graph)
         if self._shipped is not None:
             self._shipped = dumps_code(graph, "the pipeline")
@@ -341,8 +342,10 @@ class SimulatedCluster:
             self.shared.fail(dice.duration_ms())
         if dice.strikes(Fault.LOST_COMMITS) and self.backups.restore():
             self.shared.restart()
+            self.notifications.has_gone_back = True
         if dice.strikes(Fault.LOST_PART) and (name := self.backups.tear(self.plan)):
             self.shared.tear(name)
+            self.notifications.has_gone_back = True
         current = [each for each in self.workers if each is not None and each.can_step]
         if not current:
             return
@@ -417,14 +420,15 @@ class SimulatedCluster:
 
         silent: list[bool] = []
 
-        def on_committed(label: str, split: Any, position: Any) -> None:
+        def on_committed(label: str, split: Any, reader: int, position: Any) -> None:
             if silent[-_SILENCES_MAX:] != [True] * _SILENCES_MAX:
                 silent.append(self._silences.random() < _SILENCE_RATE)
             else:
                 silent.append(False)
             if silent[-1]:
+                self.notifications.tried(label, split, position)
                 raise SystemSilentError
-            self.notifications.notified(process.name, label, split, position)
+            self.notifications.notified(f"{process.name}.{reader}", label, split, position)
 
         execution = plan(fragile(graph, process.sync, self._records_max, on_batch, on_committed))
         return attrs.evolve(execution, retirement=self.plan.retirement)
@@ -514,6 +518,7 @@ class SimulatedCluster:
             self.lost_parts.append(error)
             self.backups.mend()
             self.shared.restart()
+            self.notifications.has_gone_back = True
             self._due_by_ms = max(self._due_by_ms, self.clock.monotonic_ms() + self.live_ms)
         self.network.cut(_MASTER)
         self._is_driver_dead = True

@@ -3,6 +3,7 @@
 `Promise` watches a source without faults, to know whether its records stay behind no watermark.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -129,7 +130,7 @@ def fragile(
     sync: Callable[[SyncPoint], None],
     records_max: Callable[[], int],
     on_batch: Callable[[str, Any, SourceBatch], None],
-    on_committed: Callable[[str, Any, Any], None],
+    on_committed: Callable[[str, Any, int, Any], None],
 ) -> PipelineGraph:
     """Make a graph with a `FragileReader` for every split.
 
@@ -138,8 +139,10 @@ def fragile(
         sync: called at the points where the process can die.
         records_max: called for each reader: at most so many records in a batch.
         on_batch: called with the label of the read, the split and what was read.
-        on_committed: called with the label of the read, the split and a position that is durable.
+        on_committed: called with the label of the read, the split, the number of the reader in this process, and a
+            position that is durable.
     """
+    numbers = itertools.count(1)
     return with_sources(
         graph,
         lambda label, source, split, position, fence: FragileReader(
@@ -147,7 +150,7 @@ def fragile(
             sync,
             records_max(),
             partial(on_batch, label, split),
-            partial(on_committed, label, split),
+            partial(on_committed, label, split, next(numbers)),
         ),
     )
 
