@@ -74,7 +74,7 @@ def codec_of(path: str, compression: str) -> str | None:
 
 
 class Unpacked:
-    """What was packed in a file, from front to back.
+    """A reader of the unpacked bytes of a file, from front to back.
 
     Args:
         file: the packed bytes, from their start.

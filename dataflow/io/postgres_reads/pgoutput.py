@@ -60,7 +60,7 @@ class Commit(NamedTuple):
 
 @attrs.frozen
 class Relation:
-    """What a table is like from here on.
+    """The columns and key of a table, as a message of the log says they are from here on.
 
     Attributes:
         identity: ``f`` where old rows are sent in full (REPLICA IDENTITY FULL).

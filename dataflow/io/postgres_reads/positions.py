@@ -68,7 +68,7 @@ class SlotPosition:
 
     @classmethod
     def of(cls, plain: tuple[Any, ...]) -> SlotPosition:
-        """What was stored.
+        """The value that was stored.
 
         Args:
             plain: of `plain`.

@@ -17,7 +17,7 @@ _SHOWN_BYTES = 200
 
 @attrs.frozen(kw_only=True)
 class RowForm:
-    """What elements are made of rows.
+    """The form of elements: how each is made of a row.
 
     Attributes:
         row_type: a class that is called with the columns it names; None: dicts.

@@ -1,4 +1,4 @@
-"""What is known of a table before it is read, and whether it can be: columns, key, replica identity, rights."""
+"""The shape of a table, looked up before it is read, and checks of it: columns, key, replica identity, rights."""
 
 from typing import Any
 

@@ -158,7 +158,7 @@ TEXT_TYPES = {25, 1043}
 
 
 def decoder_of(type_oid: int) -> Decode:
-    """What reads the text of a value of a type.
+    """The function that reads the text of a value of a type.
 
     Args:
         type_oid: the number of the type, as in ``pg_type``.
