@@ -1,7 +1,10 @@
 """Processes that come and go: finding and ending them."""
 
 import signal
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -52,6 +55,25 @@ def kill(processes: Sequence[psutil.Process]) -> None:
         except psutil.NoSuchProcess:
             continue
     psutil.wait_procs(processes, timeout=10)
+
+
+@contextmanager
+def in_a_group(words: Sequence[str], log: Path) -> Iterator[psutil.Process]:
+    """A command in a process group of its own; whatever is left of it at the end is killed."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            words,
+            cwd=Path(__file__).parents[1],
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        family = psutil.Process(process.pid)
+        try:
+            yield family
+        finally:
+            kill([*descendants(family), family])
+            process.wait()
 
 
 def _command(process: psutil.Process) -> list[str]:

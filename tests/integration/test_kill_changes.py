@@ -2,11 +2,8 @@
 
 import os
 import random
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -17,10 +14,9 @@ import pytest
 
 from tests.changes_job import SLOT
 from tests.changing_postgres import ChangingPostgres, changing_postgres
-from tests.processes import descendants, kill, workers_of
+from tests.processes import descendants, in_a_group, kill, workers_of
 from tests.waiting import until
 
-ROOT = Path(__file__).parents[2]
 ORDERS = 3_000
 KILLS = ["everything", "driver only", "a worker", "the server", "the walsender"]
 #: Of one transaction: more than a step of a worker reads.
@@ -98,23 +94,8 @@ def answer(dsn: str, query: str) -> list[tuple[Any, ...]]:
         return []
 
 
-@contextmanager
-def running_job(source: str, store: str, log: Path) -> Iterator[psutil.Process]:
-    """The job in a process group of its own; whatever is left of it at the end is killed."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.changes_job", source, store, "changes"],
-            cwd=ROOT,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        family = psutil.Process(process.pid)
-        try:
-            yield family
-        finally:
-            kill([*descendants(family), family])
-            process.wait()
+def command(source: str, store: str) -> list[str]:
+    return [sys.executable, "-m", "tests.changes_job", source, store, "changes"]
 
 
 def makes_progress(store: str, log: Path, server: ChangingPostgres, family: psutil.Process) -> bool:
@@ -173,7 +154,7 @@ def test_totals_survive_kills_of_job_and_source(store_dsn: str, tmp_path: Path) 
         writer = Writer(source, random.Random(seed + 1))
         writer.start()
         while plans:
-            with running_job(source, store_dsn, log) as family:
+            with in_a_group(command(source, store_dsn), log) as family:
                 while plans:
                     if not makes_progress(store_dsn, log, server, family):
                         break
@@ -181,7 +162,7 @@ def test_totals_survive_kills_of_job_and_source(store_dsn: str, tmp_path: Path) 
                     print(plans[-1])
                     if strike(plans.pop(), server, source, family, chance):
                         break
-        with running_job(source, store_dsn, log) as family:
+        with in_a_group(command(source, store_dsn), log) as family:
             assert makes_progress(store_dsn, log, server, family)
             writer.stop()
             with psycopg.connect(source) as connection:

@@ -5,8 +5,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 from runners.embedded.postgres import embedded_postgres
 from runners.embedded.temporary import temporary_home
-from tests.processes import descendants, kill, workers_of
+from tests.processes import descendants, in_a_group, kill, workers_of
 from tests.sink_job import WINDOW_S
 from tests.streaming_jobs import write_events
 from tests.waiting import RUN_MAX_S, until
@@ -37,21 +36,6 @@ def expected(path: Path) -> dict[tuple[str, datetime], int]:
 
 def command(path: Path, store: str, other: str) -> list[str]:
     return [sys.executable, "-m", "tests.sink_job", str(path), store, other]
-
-
-@contextmanager
-def job(words: list[str], log: Path) -> Iterator[psutil.Process]:
-    """The job in a process group of its own; whatever is left of it at the end is killed."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            words, cwd=ROOT, stdout=output, stderr=output, start_new_session=True
-        )
-        family = psutil.Process(process.pid)
-        try:
-            yield family
-        finally:
-            kill([*descendants(family), family])
-            process.wait()
 
 
 def batches(other: str) -> int:
@@ -85,7 +69,7 @@ def test_rows_elsewhere_survive_any_kill(store_dsn: str, tmp_path: Path) -> None
         plans = list(KILLS)
         chance.shuffle(plans)
         while plans:
-            with job(command(path, store_dsn, other), log) as family:
+            with in_a_group(command(path, store_dsn, other), log) as family:
                 while plans:
                     before = batches(other)
                     until(lambda before=before: batches(other) > before, log.read_text)  # type: ignore[misc]

@@ -5,16 +5,14 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
-import psutil
 import psycopg
 import pytest
 
 from runners.millwheel.store.postgres import PostgresStore
-from tests.processes import descendants, kill, workers_of
+from tests.processes import descendants, in_a_group, kill, workers_of
 from tests.waiting import RUN_MAX_S, until
 
 JOB = "killed"
@@ -30,25 +28,6 @@ def command(runner: str, dsn: str, *more: str) -> list[str]:
     """The example as a user starts it."""
     flights = [sys.executable, "-m", "examples.flight_delays", "--month", "1"]
     return [*flights, "--runner", runner, "--store", dsn, "--job", f"{JOB}-{runner}", *more]
-
-
-@contextmanager
-def streaming_job(dsn: str, log: Path) -> Iterator[psutil.Process]:
-    """The streaming job in a process group of its own; whatever is left of it at the end is killed."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command("streaming", dsn, "--rate", "6000"),
-            cwd=ROOT,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        family = psutil.Process(process.pid)
-        try:
-            yield family
-        finally:
-            kill([*descendants(family), family])
-            process.wait()
 
 
 def position(dsn: str) -> tuple[int, bool]:
@@ -89,7 +68,7 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
     chance.shuffle(plans)
     in_the_middle = 0
     while plans:
-        with streaming_job(store_dsn, log) as family:
+        with in_a_group(command("streaming", store_dsn, "--rate", "6000"), log) as family:
             while plans:
                 wait_for_progress(store_dsn, log)
                 time.sleep(chance.uniform(0.0, 0.5))
