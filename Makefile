@@ -31,7 +31,7 @@ STARTED_S := $(shell date +%s)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test faults check coverage nightly bench soak static fix hooks changelog clean
+.PHONY: help setup demo demo-cdc test faults check coverage nightly bench soak static fix hooks changelog clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ $(READY): pyproject.toml tools/setup.sh
 
 demo: setup ## Run the flights example: a month in batch, then as a stream, and the same answers
 	@$(BIN)/python -m examples.flight_delays --demo
+
+demo-cdc: setup ## Follow the changes of two tables into totals and sessions while the job is killed, and compare with SQL
+	@$(BIN)/python -m examples.orders_cdc --demo
 
 check: setup ## What to run before every commit; under a minute on two idle cores
 	@$(MAKE) static

@@ -16,11 +16,6 @@ from runners.embedded.temporary import temporary_home
 from tests.processes import kill
 
 _numbers = itertools.count(1)
-_SETTINGS = {
-    "wal_level": "logical",
-    "max_replication_slots": "50",
-    "max_wal_senders": "50",
-}
 
 
 @attrs.frozen
@@ -29,14 +24,6 @@ class ChangingPostgres:
 
     dsn: str
     home: Path
-
-    def restart(self) -> None:
-        """Stop it, and start it again."""
-        cluster = open_cluster(self.home)
-        server = cluster.server()
-        assert server is not None
-        cluster.stop(server)
-        cluster.ensure_running()
 
     def crash(self) -> None:
         """Kill its main process, and start it again: what was not on disk is lost."""
@@ -94,13 +81,4 @@ def changing_postgres() -> Iterator[ChangingPostgres]:
     """Such a server, stopped and deleted afterwards."""
     with temporary_home() as home:
         dsn = embedded_postgres(home)
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            for name, value in _SETTINGS.items():
-                connection.execute(
-                    sql.SQL("ALTER SYSTEM SET {} = {}").format(
-                        sql.Identifier(name), sql.Literal(value)
-                    )
-                )
-        server = ChangingPostgres(dsn, home)
-        server.restart()
-        yield server
+        yield ChangingPostgres(dsn, home)
