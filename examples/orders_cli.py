@@ -25,7 +25,7 @@ from rich.table import Column, Table
 import dataflow as df
 from examples.orders_cdc import GATHERED_S, SESSIONS_QUERY, TOTALS_QUERY, build
 from examples.orders_shop import CITIES, Changes, open_shop
-from runners.embedded.temporary import temporary_postgres
+from runners.embedded.temporary import FOLLOWED, temporary_postgres
 
 JOB = "orders-cdc"
 TOTALS = "SELECT city, orders, amount FROM city_totals"
@@ -85,7 +85,7 @@ def demo(out: Console, seed: int) -> int:
         soft_wrap=True,
     )
     chance = random.Random(seed)
-    with temporary_postgres() as dsn, TemporaryDirectory() as directory:
+    with temporary_postgres(FOLLOWED) as dsn, TemporaryDirectory() as directory:
         log = Path(directory) / "job.log"
         open_shop(dsn, chance)
         out.print(

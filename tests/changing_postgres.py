@@ -11,8 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from runners.embedded.cluster import open_cluster
-from runners.embedded.postgres import embedded_postgres
-from runners.embedded.temporary import temporary_home
+from runners.embedded.temporary import FOLLOWED, postgres_with, temporary_home
 from tests.processes import kill
 
 _numbers = itertools.count(1)
@@ -80,5 +79,4 @@ def drop_slot(connection: psycopg.Connection, slot: str) -> None:
 def changing_postgres() -> Iterator[ChangingPostgres]:
     """Such a server, stopped and deleted afterwards."""
     with temporary_home() as home:
-        dsn = embedded_postgres(home)
-        yield ChangingPostgres(dsn, home)
+        yield ChangingPostgres(postgres_with(FOLLOWED, home), home)

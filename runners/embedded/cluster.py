@@ -46,10 +46,6 @@ _SETTINGS = {
     # A stream's tables are small and turn over quickly: in a minute, by default, they grow to many times their size.
     "autovacuum_naptime": "10s",
     "jit": "off",  # compiling costs more than the short statements of a bundle
-    # So that changes of its tables can be followed (`ReadFromPostgres`): without a restart, and by many jobs.
-    "wal_level": "logical",
-    "max_replication_slots": "50",
-    "max_wal_senders": "50",
 }
 
 

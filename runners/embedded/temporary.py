@@ -6,9 +6,12 @@ first stops those of processes that are gone, and deletes what they have left.
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import psycopg
+from psycopg import sql
 
 from runners.embedded.postgres import (
     embedded_postgres,
@@ -19,6 +22,12 @@ from runners.temporary_dirs import abandoned_dir, make_temporary_dir, remove_tem
 
 #: Of directories in the system's temporary directory, because the path of a socket must be short.
 _PREFIX = "dataflow-temporary-pg-"
+#: So that changes of tables can be followed, by many jobs.  Not for every server: a store would log a quarter more.
+FOLLOWED: Mapping[str, str] = {
+    "wal_level": "logical",
+    "max_replication_slots": "50",
+    "max_wal_senders": "50",
+}
 
 
 @contextmanager
@@ -41,14 +50,37 @@ def temporary_home() -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_postgres() -> Iterator[str]:
+def temporary_postgres(settings: Mapping[str, str] | None = None) -> Iterator[str]:
     """The DSN of a server of one's own, stopped and deleted afterwards.
+
+    Args:
+        settings: of the server, where they differ from those of every embedded one; such as `FOLLOWED`.
 
     Raises:
         EmbeddedServiceError: the wheel is missing, or the server does not start.
     """
     with temporary_home() as home:
-        yield embedded_postgres(home)
+        yield postgres_with(settings, home) if settings else embedded_postgres(home)
+
+
+def postgres_with(settings: Mapping[str, str], home: Path) -> str:
+    """Start a server of this process alone, with settings; returns its DSN.
+
+    Args:
+        settings: values by name; they stay with the data.
+        home: where the data are.
+
+    Raises:
+        EmbeddedServiceError: the wheel is missing, or the server does not start.
+    """
+    with psycopg.connect(embedded_postgres(home), autocommit=True) as connection:
+        for name, value in settings.items():
+            connection.execute(
+                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            )
+    # Some are read when the server starts.
+    release_embedded_postgres(home)
+    return embedded_postgres(home)
 
 
 def stop_abandoned_servers() -> None:

@@ -16,8 +16,6 @@ from dataflow.io.postgres_reads.rows import RowForm
 from dataflow.io.postgres_reads.slot import lsn_of
 from dataflow.source import Source, SourceBatch, SourceReader
 from dataflow.testing.source_contract import SourceContract
-from runners.embedded import cluster
-from runners.embedded.temporary import temporary_postgres
 from tests.changing_postgres import ChangingPostgres, changing_postgres, drop_slot
 from tests.effort import by_profile
 from tests.waiting import until
@@ -355,11 +353,9 @@ def read_until_refused(reader: Following) -> str:
     return refusal(action)
 
 
-def test_a_server_without_logical_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cluster._SETTINGS, "wal_level", "replica")
-    with temporary_postgres() as dsn:
-        make_table(dsn)
-        words = refusal(source_of(dsn).check)
+def test_a_server_without_logical_log_is_refused(store_dsn: str) -> None:
+    make_table(store_dsn)
+    words = refusal(source_of(store_dsn).check)
     assert "ALTER SYSTEM SET wal_level = 'logical'" in words
 
 
