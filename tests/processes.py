@@ -57,6 +57,11 @@ def kill(processes: Sequence[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=10)
 
 
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended, whoever waits for it or does not."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
 @contextmanager
 def in_a_group(words: Sequence[str], log: Path) -> Iterator[psutil.Process]:
     """A command in a process group of its own; whatever is left of it at the end is killed."""

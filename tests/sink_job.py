@@ -14,7 +14,7 @@ from runners.streaming import StreamingRunner
 COLUMNS = {"user": str, "start": datetime, "total": int}
 WINDOW_S = 600
 #: Slow enough to be killed several times.
-RECORDS_PER_SECOND = 3_000
+RECORDS_PER_SECOND = 1_500
 
 
 def sums(p: df.Pipeline, path: Path) -> df.PCollection[dict[str, Any]]:

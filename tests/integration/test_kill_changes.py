@@ -14,7 +14,7 @@ import pytest
 
 from tests.changes_job import SLOT
 from tests.changing_postgres import ChangingPostgres, changing_postgres
-from tests.processes import descendants, in_a_group, kill, workers_of
+from tests.processes import descendants, in_a_group, is_gone, kill, workers_of
 from tests.waiting import until
 
 ORDERS = 3_000
@@ -108,10 +108,6 @@ def makes_progress(store: str, log: Path, server: ChangingPostgres, family: psut
     if is_gone(family):
         assert "cannot be reached" in log.read_text().rpartition("Traceback")[2], log.read_text()
     return not is_gone(family)
-
-
-def is_gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def kill_walsender(dsn: str) -> None:
