@@ -10,9 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
-from psycopg import sql
-
 from runners.embedded.postgres import (
     embedded_postgres,
     release_embedded_postgres,
@@ -73,13 +70,11 @@ def postgres_with(settings: Mapping[str, str], home: Path) -> str:
     Raises:
         EmbeddedServiceError: the wheel is missing, or the server does not start.
     """
-    with psycopg.connect(embedded_postgres(home), autocommit=True) as connection:
-        for name, value in settings.items():
-            connection.execute(
-                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
-            )
+    embedded_postgres(home)
     # Some are read when the server starts.
     release_embedded_postgres(home)
+    with (home / "data" / "postgresql.conf").open("a", encoding="utf-8") as file:
+        file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
     return embedded_postgres(home)
 
 
