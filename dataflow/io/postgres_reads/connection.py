@@ -44,6 +44,22 @@ def connect(dsn: str, *, is_replication: bool = False) -> psycopg.Connection[Any
         psycopg.OperationalError: the server does not answer, or refuses.
     """
     import psycopg  # noqa: PLC0415 - see the module
+
+    conninfo = conninfo_of(dsn, is_replication=is_replication)
+    return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+
+
+def conninfo_of(dsn: str, *, is_replication: bool = False) -> str:
+    """The address of such a session, for libpq.
+
+    Args:
+        dsn: of the database.
+        is_replication: whether it can follow a replication slot.
+
+    Raises:
+        InputError: the address is none.
+    """
+    import psycopg  # noqa: PLC0415 - see the module
     from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415 - see the module
 
     try:
@@ -57,14 +73,13 @@ def connect(dsn: str, *, is_replication: bool = False) -> psycopg.Connection[Any
     settings = {**SESSION_SETTINGS, **_WITHOUT_TIMEOUTS}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     more: dict[str, Any] = {"replication": "database"} if is_replication else {}
-    conninfo = make_conninfo(
+    return make_conninfo(
         dsn,
         options=f"{given.get('options') or ''} {options}".strip(),
         client_encoding="UTF8",
         application_name="dataflow",
         **more,
     )
-    return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
 
 
 def raw_rows(connection: psycopg.Connection[Any], query: str) -> list[tuple[Any, ...]]:

@@ -7,11 +7,18 @@ grown since it was divided.  Each part is read in one transaction, REPEATABLE RE
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from dataflow.errors import InputError
+from dataflow.io.postgres_reads.column_rows import (
+    ColumnForm,
+    ColumnQuery,
+    column_form,
+    is_refused,
+    rows_of,
+)
 from dataflow.io.postgres_reads.connection import connect, error_code, is_lost, quoted, raw_rows
 from dataflow.io.postgres_reads.rows import Columns, RowForm, RowShape
 from dataflow.io.postgres_reads.table import table_shape
@@ -19,8 +26,20 @@ from dataflow.set_aside import SetAside
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: Parts are not smaller than so many blocks, of 8 KiB each: below it, a session costs more than reading.
 PART_PAGES_MIN = 256
+#: Of every transaction that reads: rows have the same order whenever they are read.
+_TRANSACTION = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    # Else scans of large tables begin where another one is.
+    "SET LOCAL synchronize_seqscans = off",
+    "SET LOCAL max_parallel_workers_per_gather = 0",
+    # Else a cursor may be planned in another way than the same query without one.
+    "SET LOCAL cursor_tuple_fraction = 1",
+)
 #: Blocks of ordinary tables and materialized views can be read by number.
 _WITH_BLOCKS = {"r", "m"}
 
@@ -149,7 +168,25 @@ class RowsSource(Source):
 
     def open(self, split: PageSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read a part from its row of this number on."""
+        if self.form.row_type is not None:
+            with self.session() as connection:
+                query, columns = self.query(connection, split)
+            form = column_form(self.form, columns)
+            if form is not None:
+                return ColumnsReader(self, split, position or 0, query, form)
         return RowsReader(self, split, position or 0)
+
+    def refusal(self, error: Exception) -> InputError:
+        """The error about a part that cannot be read on.
+
+        Args:
+            error: of the server, or of the connection.
+        """
+        return InputError(
+            f"{self.table} cannot be read on",
+            detail=str(error).strip(),
+            hint="start the job again when the server is there: what is committed is not read again",
+        )
 
 
 class RowsReader(SourceReader):
@@ -159,10 +196,14 @@ class RowsReader(SourceReader):
         source: the source.
         split: the part.
         position: how many of its rows were read before.
+        snapshot: that another session has exported, to read in; None: one of its own.
     """
 
-    def __init__(self, source: RowsSource, split: PageSplit, position: int) -> None:
+    def __init__(
+        self, source: RowsSource, split: PageSplit, position: int, snapshot: str | None = None
+    ) -> None:
         self._source, self._split, self._position = source, split, position
+        self._snapshot = snapshot
         self._connection: Any = None
         self._rows: RowShape | None = None
         self._is_finished = False
@@ -183,11 +224,7 @@ class RowsReader(SourceReader):
             self.close()
             if not (is_lost(error) or error_code(error)):
                 raise
-            raise InputError(
-                f"{self._source.table} cannot be read on",
-                detail=str(error).strip(),
-                hint="start the job again when the server is there: what is committed is not read again",
-            ) from error
+            raise self._source.refusal(error) from error
         self._position += len(taken)
         if len(taken) < max_records:
             self._is_finished = True
@@ -196,10 +233,11 @@ class RowsReader(SourceReader):
 
     def _begin(self) -> None:
         self._connection = self._source.session()
-        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        # Else scans of large tables begin where another one is, and rows have no order to go on in.
-        self._connection.execute("SET LOCAL synchronize_seqscans = off")
-        self._connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        self._connection.execute("BEGIN")
+        for setting in _TRANSACTION:
+            self._connection.execute(setting)
+        if self._snapshot is not None:
+            self._connection.execute(f"SET TRANSACTION SNAPSHOT '{self._snapshot}'".encode())
         query, columns = self._source.query(self._connection, self._split)
         self._rows = RowShape(self._source.form, columns, self._source.table)
         self._connection.execute(f"DECLARE read NO SCROLL CURSOR FOR {query}".encode())
@@ -223,3 +261,92 @@ class RowsReader(SourceReader):
         if self._connection is not None:
             self._connection.close()
         self._connection = None
+
+
+class ColumnsReader(SourceReader):
+    """Reads one part in one transaction, as columns until a row cannot be one.
+
+    Args:
+        source: the source.
+        split: the part.
+        position: how many of its rows were read before.
+        query: of all its rows.
+        form: of the columns.
+    """
+
+    def __init__(
+        self, source: RowsSource, split: PageSplit, position: int, query: str, form: ColumnForm
+    ) -> None:
+        self._source, self._split, self._position = source, split, position
+        names = ", ".join(quoted(name) for name in form.names)
+        self._text = f"SELECT {names} FROM ({query}) AS q OFFSET {position}"  # noqa: S608 - names are quoted
+        self._form = form
+        self._query: ColumnQuery | None = None
+        self._taken: pa.RecordBatch | None = None
+        self._rows: RowsReader | None = None
+        self._is_finished = False
+
+    @property
+    def reads_columns(self) -> bool:  # type: ignore[override]
+        """Whether it still does."""
+        return self._rows is None
+
+    def read(self, max_records: int) -> SourceBatch:
+        """Rows, in the order in which the server has them.
+
+        Raises:
+            InputError: the server is away, or refuses.
+        """
+        if self._rows is not None:
+            return self._rows.read(max_records)
+        try:
+            taken = None if self._is_finished else self._take(max_records)
+        except Exception as error:
+            self.close()
+            if not is_refused(error):
+                raise
+            raise self._source.refusal(error) from error
+        if taken is None:
+            self._is_finished = True
+            self.close()
+            return self._batch([], [])
+        try:
+            rows, times_us = rows_of(self._form, self._source.table, taken)
+        except InputError:
+            return self._one_by_one().read(max_records)
+        self._position += len(rows)
+        return self._batch(rows, times_us)
+
+    def _take(self, max_records: int) -> pa.RecordBatch | None:
+        if self._query is None:
+            self._query = ColumnQuery(self._source.dsn, self._text, _TRANSACTION)
+        while self._taken is None or not self._taken.num_rows:
+            self._taken = self._query.next()
+            if self._taken is None:
+                return None
+        taken, self._taken = self._taken.slice(0, max_records), self._taken.slice(max_records)
+        return taken
+
+    def _one_by_one(self) -> RowsReader:
+        assert self._query is not None
+        snapshot = self._query.snapshot()
+        self._taken = None
+        self._rows = RowsReader(self._source, self._split, self._position, snapshot)
+        return self._rows
+
+    def _batch(self, rows: Sequence[Any], times_us: Sequence[int]) -> SourceBatch:
+        return SourceBatch(
+            values=rows,
+            timestamps_us=times_us,
+            position=self._position,
+            watermark_us=MIN_TIMESTAMP_US,
+            status=SplitStatus.FINISHED if self._is_finished else SplitStatus.ACTIVE,
+        )
+
+    def close(self) -> None:
+        """End the sessions.  Idempotent."""
+        if self._rows is not None:
+            self._rows.close()
+        if self._query is not None:
+            self._query.close()
+        self._query = None
