@@ -12,7 +12,7 @@ import dataflow as df
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.postgres_reads.changes import ChangesSource
 from dataflow.io.postgres_reads.positions import SlotPosition
-from dataflow.io.postgres_reads.rows import RowForm
+from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.slot import lsn_of
 from dataflow.source import Source, SourceBatch, SourceReader
 from dataflow.testing.source_contract import SourceContract

@@ -1,7 +1,7 @@
 """Rows of tables and queries of a real server: the contract of sources, values of all types, and what is refused."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
@@ -17,7 +17,7 @@ import dataflow as df
 from dataflow.columns import Rows
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.postgres_reads import table_rows
-from dataflow.io.postgres_reads.rows import RowForm
+from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.table_rows import PageSplit, RowsReader, RowsSource
 from dataflow.source import Source, SourceReader, SplitStatus
 from dataflow.testing.source_contract import SourceContract
@@ -177,6 +177,9 @@ class Kinds(NamedTuple):
     timestamptz: datetime | None
 
 
+KindsOneByOne = make_dataclass("KindsOneByOne", Kinds._fields)
+
+
 def any_of(kind: str) -> st.SearchStrategy[Any]:
     texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
     values: st.SearchStrategy[Any] = {
@@ -210,8 +213,11 @@ def test_columns_are_what_rows_are(
         names = ", ".join(f'"{kind}"' for kind in Kinds._fields)
         marks = ", ".join(f"%s::{kind}" for kind in Kinds._fields)
         cursor.executemany(f"INSERT INTO kinds ({names}) VALUES ({marks})".encode(), rows)
-    form = RowForm(row_type=Kinds, fields=Kinds._fields, event_time="timestamptz")
-    source = RowsSource(table="kinds", is_query=False, dsn=store_dsn, form=form)
+
+    def source_of(row_type: type) -> RowsSource:
+        form = RowForm(row_type=row_type, fields=Kinds._fields, event_time="timestamptz")
+        return RowsSource(table="kinds", is_query=False, dsn=store_dsn, form=form)
+
     split = PageSplit(0, None)
 
     def read_by(reader: SourceReader) -> list[tuple[str, Any]]:
@@ -220,7 +226,7 @@ def test_columns_are_what_rows_are(
         while not is_finished:
             batch = reader.read(max_records)
             found += [
-                (repr(tuple(value)), time_us)
+                (repr(tuple(getattr(value, name) for name in Kinds._fields)), time_us)
                 for value, time_us in zip(batch.values, batch.timestamps_us, strict=True)
             ]
             found += [(str(each.error), None) for each in batch.set_aside]
@@ -228,9 +234,11 @@ def test_columns_are_what_rows_are(
         reader.close()
         return sorted(found, key=repr)
 
-    columns = source.open(split, None, fence=1)
-    assert columns.reads_columns
-    assert read_by(columns) == read_by(RowsReader(source, split, 0))
+    by_adbc = source_of(Kinds).open(split, None, fence=1)
+    assert by_adbc.reads_columns
+    one_by_one = read_by(RowsReader(source_of(KindsOneByOne), split, 0))
+    assert read_by(by_adbc) == one_by_one
+    assert read_by(RowsReader(source_of(Kinds), split, 0)) == one_by_one
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {

@@ -23,7 +23,6 @@ from dataflow.io.postgres_reads.pgoutput import (
     parse,
 )
 from dataflow.io.postgres_reads.positions import SlotPosition
-from dataflow.io.postgres_reads.rows import RowForm, RowShape
 from dataflow.io.postgres_reads.table import TableShape
 from tests import pgoutput_bytes as encoded
 
@@ -178,7 +177,6 @@ class Reader:
         decoder = ChangeDecoder(
             self.position,
             name="t",
-            rows=RowShape(RowForm(), COLUMNS, "t"),
             key_of=KeyOf(SHAPE, COLUMNS),
         )
         if decoder.is_between_transactions:
@@ -283,7 +281,7 @@ def test_a_mistake_is_found(mistake: str, copies: list[tuple[int, int]], reads: 
 
 def decoder() -> ChangeDecoder:
     position = SlotPosition(table=OID, columns=COLUMNS, is_copied=True)
-    made = ChangeDecoder(position, name="t", rows=RowShape(RowForm(), COLUMNS, "t"), key_of=None)
+    made = ChangeDecoder(position, name="t", key_of=None)
     made.take(encoded.begin(10, 10))
     return made
 

@@ -22,7 +22,6 @@ from dataflow.io.postgres_reads.pgoutput import (
     parse,
 )
 from dataflow.io.postgres_reads.positions import SlotPosition
-from dataflow.io.postgres_reads.rows import RowShape
 
 _ANEW = (
     "begin anew with another slot and a job of another name, which copies the table as it is now"
@@ -37,26 +36,16 @@ class ChangeDecoder:
     Args:
         position: where to go on.
         name: of the table, for messages.
-        rows: makes elements of rows with the columns that are read.
         key_of: takes the key of a row; None: none is needed.
-
-    Attributes:
-        rows: as given.
     """
 
-    def __init__(
-        self,
-        position: SlotPosition,
-        *,
-        name: str,
-        rows: RowShape,
-        key_of: KeyOf | None,
-    ) -> None:
-        self._position, self._shown, self.rows, self._key_of = position, name, rows, key_of
+    def __init__(self, position: SlotPosition, *, name: str, key_of: KeyOf | None) -> None:
+        self._position, self._shown, self._key_of = position, name, key_of
         #: Where the columns that are read are among those of the table, as it is described now.
         self._places: tuple[int, ...] = ()
         self._begin: Begin | None = None
-        self._skipped = 0
+        self._needs_keys = True
+        self._skipped = self._left_to_skip = 0
         self.pending = PendingRows()
 
     @property
@@ -127,6 +116,7 @@ class ChangeDecoder:
         self._skipped = position.index if position.commit_lsn else 0
         self._left_to_skip = self._skipped
         self._begin = begin
+        self._needs_keys = position.needs_keys(begin.commit_lsn)
         self.pending = PendingRows()
 
     def _change(self, change: LoggedChange) -> None:
@@ -161,10 +151,9 @@ class ChangeDecoder:
 
     def _is_in_copy(self, raw: RawRow) -> bool:
         assert self._begin is not None
-        commit_lsn = self._begin.commit_lsn
-        if self._key_of is None or not self._position.needs_keys(commit_lsn):
+        if self._key_of is None or not self._needs_keys:
             return False
-        return self._position.is_in_copy(commit_lsn, self._key_of(raw))
+        return self._position.is_in_copy(self._begin.commit_lsn, self._key_of(raw))
 
     def _relation(self, relation: Relation) -> None:
         if relation.oid != self._position.table:

@@ -39,7 +39,8 @@ from dataflow.io.postgres_reads.connection import (
 )
 from dataflow.io.postgres_reads.copy import KeyOf, TableCopy
 from dataflow.io.postgres_reads.positions import SlotPosition
-from dataflow.io.postgres_reads.rows import RowForm, RowShape
+from dataflow.io.postgres_reads.row_form import RowForm
+from dataflow.io.postgres_reads.rows import RowShape, SignedRow
 from dataflow.io.postgres_reads.slot import (
     check_publication,
     check_slot,
@@ -49,7 +50,6 @@ from dataflow.io.postgres_reads.slot import (
     prepare,
 )
 from dataflow.io.postgres_reads.table import TableShape, check_for_changes, table_shape
-from dataflow.set_aside import SetAside
 from dataflow.source import Backlog, Source, SourceBatch, SourceReader
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -195,7 +195,8 @@ class ChangesReader(SourceReader):
         self._watermark_us = MIN_TIMESTAMP_US
         self._committed_lsn = 0
         self._copy: TableCopy | None = None
-        self._copy_rows: tuple[RowShape, KeyOf] | None = None
+        self._rows: RowShape | None = None
+        self._key_of: KeyOf | None = None
         self._session: Any = None
         self._stream: CopyStream | None = None
         self._decoder: ChangeDecoder | None = None
@@ -212,7 +213,7 @@ class ChangesReader(SourceReader):
         Raises:
             InputError: the table can no longer be followed; what came before was handed over.
         """
-        found: list[tuple[Any, int, int] | SetAside] = []
+        found: list[SignedRow] = []
         self._raise_kept()
         if steady_s() < self._retry_s:
             return self._batch(found)
@@ -235,15 +236,15 @@ class ChangesReader(SourceReader):
         if self._error is not None:
             raise self._error
 
-    def _batch(self, found: list[tuple[Any, int, int] | SetAside]) -> SourceBatch:
-        rows = [each for each in found if not isinstance(each, SetAside)]
+    def _batch(self, found: list[SignedRow]) -> SourceBatch:
+        read = None if self._rows is None else self._rows.read_all(found)
         return SourceBatch(
-            values=[value for value, _, _ in rows],
-            timestamps_us=[time_us for _, time_us, _ in rows],
-            signs=[sign for _, _, sign in rows],
+            values=[] if read is None else read.values,
+            timestamps_us=[] if read is None else read.timestamps_us,
+            signs=[] if read is None else read.signs,
             position=None if self._position is None else self._position.plain(),
             watermark_us=self._watermark_us,
-            set_aside=[each for each in found if isinstance(each, SetAside)],
+            set_aside=() if read is None else read.set_aside,
             backlog=self._backlog,
         )
 
@@ -292,18 +293,16 @@ class ChangesReader(SourceReader):
                 str(error).strip(),
             )
 
-    def _read_copy(self, max_records: int, found: list[tuple[Any, int, int] | SetAside]) -> None:
+    def _read_copy(self, max_records: int, found: list[SignedRow]) -> None:
         if self._copy is None:
             self._begin_copy()
         assert self._copy is not None
-        assert self._copy_rows is not None
+        assert self._key_of is not None
         assert self._position is not None
-        rows, key_of = self._copy_rows
         taken = self._copy.take(max_records)
-        for raw in taken:
-            _add(found, rows, raw, +1)
+        found += [(raw, +1) for raw in taken]
         if taken:
-            self._position = self._position.copied_to(key_of(taken[-1]))
+            self._position = self._position.copied_to(self._key_of(taken[-1]))
         if len(taken) < max_records:
             self._position = self._position.copy_ended()
             self.close()
@@ -328,28 +327,35 @@ class ChangesReader(SourceReader):
             else:
                 check_slot(session, source.slot, position.lsn)
             columns = position.columns
-            self._copy_rows = RowShape(source.form, columns, shape.shown), KeyOf(shape, columns)
+            self._rows = RowShape(source.form, columns, shape.shown)
+            self._key_of = KeyOf(shape, columns)
             self._copy = TableCopy(source.dsn, shape, columns, replication, position.last_key)
             self._position = position.began_copy(self._copy.lsn)
 
-    def _read_changes(self, max_records: int, found: list[tuple[Any, int, int] | SetAside]) -> None:
+    def _read_changes(self, max_records: int, found: list[SignedRow]) -> None:
         if self._stream is None:
             self._follow()
         assert self._stream is not None
         assert self._decoder is not None
-        decoder = self._decoder
+        try:
+            self._read_slot(max_records, found, self._stream, self._decoder)
+        finally:
+            self._position = self._decoder.position
+
+    def _read_slot(
+        self, max_records: int, found: list[SignedRow], stream: CopyStream, decoder: ChangeDecoder
+    ) -> None:
         give_up_s = steady_s() + FIRST_WAIT_S
         for _ in range(max_records + _MESSAGES_MAX):
             while decoder.pending and len(found) < max_records:
                 row, sign = decoder.pending.popleft()
-                self._position = decoder.position
                 if row is not None:
-                    _add(found, decoder.rows, row, sign)
+                    found.append((row, sign))
             if len(found) >= max_records:
                 break
             self._heartbeat(decoder)
             must_wait = not found and not self._has_caught_up and steady_s() < give_up_s
-            message = self._stream.next(HEARTBEAT_S / 10 if must_wait else 0.0)
+            message = stream.next(HEARTBEAT_S / 10 if must_wait else 0.0)
             if message is not None:
                 self._take(message, decoder)
             elif not must_wait:
@@ -368,7 +374,6 @@ class ChangesReader(SourceReader):
             if commit is not None:
                 self._advance(commit.commit_us)
                 self._came_to(commit.end_lsn)
-        self._position = decoder.position
 
     def _advance(self, time_us: int) -> None:
         self._watermark_us = max(self._watermark_us, time_us - self._source.max_disorder_us)
@@ -401,10 +406,10 @@ class ChangesReader(SourceReader):
         self._session = connect(source.dsn)
         shape = self._checked_shape(position)
         check_slot(self._session, source.slot, position.lsn)
+        self._rows = RowShape(source.form, position.columns, shape.shown)
         self._decoder = ChangeDecoder(
             position,
             name=shape.shown,
-            rows=RowShape(source.form, position.columns, shape.shown),
             key_of=KeyOf(shape, position.columns) if position.segments else None,
         )
         self._stream = self._opened_stream(position.lsn)
@@ -442,10 +447,3 @@ class ChangesReader(SourceReader):
                     raise
                 end_other_reader(self._session, source.slot)
                 time.sleep(HEARTBEAT_S / 10)
-
-
-def _add(
-    found: list[tuple[Any, int, int] | SetAside], rows: RowShape, raw: Sequence[Any], sign: int
-) -> None:
-    record = rows.read(raw, sign)
-    found.append(record if isinstance(record, SetAside) else (*record, sign))

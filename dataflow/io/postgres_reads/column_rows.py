@@ -1,12 +1,12 @@
-"""The rows of a part as columns, where a row type has fields that travel as columns: ADBC reads them, as Arrow.
+"""Rows as columns, where a row type has fields that travel as columns: by ADBC, which reads Arrow, or of many texts.
 
-A value that a row type does not take (a NULL, an infinite instant) has no column.  From there on rows are read one by
-one, of the same snapshot, so that elements and dead letters are the same either way.
+A value that a row type does not take (a NULL, an infinite instant) has no column: such rows are read one by one, so
+that elements and dead letters are the same either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
@@ -15,27 +15,29 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow.columns import IntColumn, Rows
+from dataflow.columns import ARROW_TYPES, IntColumn, Rows
 from dataflow.errors import PipelineError
 from dataflow.io.parquet_columns import Columns, ParquetField, parquet_fields
 from dataflow.io.postgres_reads.connection import conninfo_of
-from dataflow.io.postgres_reads.rows import Columns as Types
-from dataflow.io.postgres_reads.rows import RowForm
+from dataflow.io.postgres_reads.row_form import Columns as Types
+from dataflow.io.postgres_reads.row_form import RowForm
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-#: Of the types of Postgres (``pg_type``), those that are read as the same value either way.  Not ``real``, whose text
-#: has fewer digits than its binary form.
-_KINDS = {
+#: What values of types of Postgres (``pg_type``) are, where their texts are columns.
+_OF_TEXTS = {
     16: bool,
     20: int,
     21: int,
     23: int,
     25: str,
+    700: float,
     701: float,
     1042: str,
     1043: str,
     1184: datetime,
 }
+#: The same, where ADBC reads them: not of ``real``, whose text has fewer digits than its binary form.
+_OF_ADBC = {oid: kind for oid, kind in _OF_TEXTS.items() if oid != 700}
 #: Of one batch of ADBC, about.
 _BATCH_BYTES = 4 << 20
 
@@ -63,22 +65,35 @@ class ColumnForm:
         return [*names, self.time_column]
 
 
-def column_form(form: RowForm, columns: Types) -> ColumnForm | None:
-    """The form, if rows with these columns can travel as columns; None: they are read one by one.
+def adbc_form(form: RowForm, columns: Types) -> ColumnForm | None:
+    """The form, if ADBC is installed, and can read rows with these columns; None: they are read as texts.
 
     Args:
         form: of the elements.
         columns: of the rows.
     """
+    is_there = find_spec("adbc_driver_postgresql") is not None
+    return _column_form(form, columns, _OF_ADBC) if is_there else None
+
+
+def text_form(form: RowForm, columns: Types) -> ColumnForm | None:
+    """The form, if texts of rows with these columns can be columns; None: they are rows.
+
+    Args:
+        form: of the elements.
+        columns: of the rows.
+    """
+    return _column_form(form, columns, _OF_TEXTS)
+
+
+def _column_form(form: RowForm, columns: Types, kinds_of: Mapping[int, type]) -> ColumnForm | None:
     if form.row_type is None or callable(form.event_time):
-        return None
-    if find_spec("adbc_driver_postgresql") is None:
         return None
     try:
         fields = parquet_fields(form.row_type, "ReadFromPostgres")
     except PipelineError:  # a dataclass, or fields of other types: they are rows
         return None
-    kinds = {name: _KINDS.get(oid) for name, oid in columns}
+    kinds = {name: kinds_of.get(oid) for name, oid in columns}
     if any(not field.is_columnar or kinds[field.name] is not field.kind for field in fields):
         return None
     if form.event_time is not None and kinds[form.event_time] is not datetime:
@@ -147,6 +162,34 @@ def is_refused(error: BaseException) -> bool:
     from adbc_driver_manager import Error  # noqa: PLC0415 - an extra
 
     return isinstance(error, Error)
+
+
+def columns_of(
+    form: ColumnForm, columns: Types, texts: Sequence[Sequence[bytes | None]]
+) -> pa.RecordBatch:
+    """The columns of rows that are texts.
+
+    Args:
+        form: of the rows.
+        columns: the names and types of the texts, in order.
+        texts: rows.
+
+    Raises:
+        pyarrow.ArrowException: a text has no value.
+    """
+    places = {name: place for place, (name, _) in enumerate(columns)}
+    listed = list(zip(*texts, strict=True))
+    arrays = [_parsed(listed[places[name]], columns[places[name]][1]) for name in form.names]
+    return pa.RecordBatch.from_arrays(arrays, form.names)
+
+
+def _parsed(texts: Sequence[bytes | None], type_oid: int) -> pa.Array:
+    kind = _OF_TEXTS[type_oid]
+    array = pa.array(texts, pa.binary())
+    if kind is bool:
+        return pa.array([None if text is None else text == b"t" for text in texts], pa.bool_())
+    text = array.cast(pa.string())
+    return text if kind is str else text.cast(ARROW_TYPES[kind])
 
 
 def rows_of(

@@ -8,7 +8,7 @@ from typing import Any
 from dataflow.errors import InputError
 from dataflow.io.postgres_reads.connection import connect, quoted, raw_rows
 from dataflow.io.postgres_reads.positions import Key
-from dataflow.io.postgres_reads.rows import Columns
+from dataflow.io.postgres_reads.row_form import Columns
 from dataflow.io.postgres_reads.slot import exported_snapshot
 from dataflow.io.postgres_reads.table import TableShape
 from dataflow.io.postgres_reads.values import TEXT_TYPES, decoder_of

@@ -1,33 +1,36 @@
 """RowShape: from the texts of a row's columns to an element and its event time, the same whenever it is read."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import attrs
+import pyarrow as pa
 
 from dataflow.errors import InputError
+from dataflow.io.postgres_reads.column_rows import columns_of, rows_of, text_form
+from dataflow.io.postgres_reads.row_form import Columns, RowForm
 from dataflow.io.postgres_reads.values import Decode, decoder_of
 from dataflow.set_aside import SetAside
-from windowing.timestamps import MIN_TIMESTAMP_US, TimestampLike, to_timestamp_us
+from windowing.timestamps import MIN_TIMESTAMP_US, to_timestamp_us
 
-#: The names of columns and the numbers of their types, in order.
-Columns = tuple[tuple[str, int], ...]
+#: A row as texts, None is NULL; and +1, or -1 where it is retracted.
+SignedRow = tuple[Sequence[Any], int]
 _SHOWN_BYTES = 200
 
 
-@attrs.frozen(kw_only=True)
-class RowForm:
-    """The form of elements: how each is made of a row.
+class ElementsOfRows(NamedTuple):
+    """Elements with their event times and signs, and what is none.
 
     Attributes:
-        row_type: a class that is called with the columns it names; None: dicts.
-        fields: the names of its columns; empty: all.
-        event_time: the name of a column, or a function of the element; None: elements have no event time.
+        values: one for each row that is one, in order.
+        timestamps_us: theirs.
+        signs: theirs.
+        set_aside: the others, in order.
     """
 
-    row_type: type | None = None
-    fields: tuple[str, ...] = ()
-    event_time: str | Callable[[Any], TimestampLike] | None = None
+    values: Sequence[Any]
+    timestamps_us: Sequence[int]
+    signs: list[int]
+    set_aside: list[SetAside]
 
 
 class RowShape:
@@ -57,6 +60,35 @@ class RowShape:
         self._decoders: list[tuple[str, Decode]] = [
             (name, decoder_of(type_oid)) for name, type_oid in columns
         ]
+        self._as_columns = text_form(form, columns)
+
+    def read_all(self, found: Sequence[SignedRow]) -> ElementsOfRows:
+        """The elements of rows, as columns where they can be, and what is set aside.
+
+        Args:
+            found: rows, and +1 or -1 for each.
+        """
+        if self._as_columns is not None and found:
+            try:
+                batch = columns_of(self._as_columns, self.columns, [raw for raw, _ in found])
+                rows, times_us = rows_of(self._as_columns, self._where, batch)
+            except (InputError, pa.ArrowException):
+                pass  # which row it was, and what is to be said of it, is found one by one
+            else:
+                return ElementsOfRows(rows, times_us, [sign for _, sign in found], [])
+        elements: list[Any] = []
+        times: list[int] = []
+        signs: list[int] = []
+        set_aside: list[SetAside] = []
+        for raw, sign in found:
+            record = self.read(raw, sign)
+            if isinstance(record, SetAside):
+                set_aside.append(record)
+                continue
+            elements.append(record[0])
+            times.append(record[1])
+            signs.append(sign)
+        return ElementsOfRows(elements, times, signs, set_aside)
 
     def read(self, raw: Sequence[Any], sign: int = +1) -> tuple[Any, int] | SetAside:
         """The element of a row with its event time in microseconds; or the row, set aside.

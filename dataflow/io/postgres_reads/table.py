@@ -6,7 +6,7 @@ import attrs
 
 from dataflow.errors import InputError
 from dataflow.io.postgres_reads.connection import error_code, is_lost, quoted
-from dataflow.io.postgres_reads.rows import Columns
+from dataflow.io.postgres_reads.row_form import Columns
 from dataflow.io.postgres_reads.values import ORDERED_TYPES, TEXT_TYPES
 
 _TABLE = """

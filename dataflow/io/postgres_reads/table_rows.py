@@ -15,14 +15,14 @@ from dataflow.errors import InputError
 from dataflow.io.postgres_reads.column_rows import (
     ColumnForm,
     ColumnQuery,
-    column_form,
+    adbc_form,
     is_refused,
     rows_of,
 )
 from dataflow.io.postgres_reads.connection import connect, error_code, is_lost, quoted, raw_rows
-from dataflow.io.postgres_reads.rows import Columns, RowForm, RowShape
+from dataflow.io.postgres_reads.row_form import Columns, RowForm
+from dataflow.io.postgres_reads.rows import RowShape
 from dataflow.io.postgres_reads.table import table_shape
-from dataflow.set_aside import SetAside
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -171,7 +171,7 @@ class RowsSource(Source):
         if self.form.row_type is not None:
             with self.session() as connection:
                 query, columns = self.query(connection, split)
-            form = column_form(self.form, columns)
+            form = adbc_form(self.form, columns)
             if form is not None:
                 return ColumnsReader(self, split, position or 0, query, form)
         return RowsReader(self, split, position or 0)
@@ -244,16 +244,15 @@ class RowsReader(SourceReader):
         self._connection.execute(f"MOVE {self._position} FROM read".encode())
 
     def _batch(self, taken: Sequence[tuple[Any, ...]]) -> SourceBatch:
-        found = [] if self._rows is None else [self._rows.read(raw) for raw in taken]
-        rows = [each for each in found if not isinstance(each, SetAside)]
+        read = None if self._rows is None else self._rows.read_all([(raw, +1) for raw in taken])
         return SourceBatch(
-            values=[value for value, _ in rows],
-            timestamps_us=[time_us for _, time_us in rows],
+            values=[] if read is None else read.values,
+            timestamps_us=[] if read is None else read.timestamps_us,
             position=self._position,
             # Rows are in no order of event time.
             watermark_us=MIN_TIMESTAMP_US,
             status=SplitStatus.FINISHED if self._is_finished else SplitStatus.ACTIVE,
-            set_aside=[each for each in found if isinstance(each, SetAside)],
+            set_aside=() if read is None else read.set_aside,
         )
 
     def close(self) -> None:

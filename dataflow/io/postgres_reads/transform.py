@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from dataflow.errors import PipelineError
 from dataflow.io.create import Read
 from dataflow.io.postgres_reads.changes import ChangesSource
-from dataflow.io.postgres_reads.rows import RowForm
+from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.table_rows import RowsSource
 from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
