@@ -51,13 +51,18 @@ from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
+from dataflow.io.nats_streams.source import NatsMessage
+from dataflow.io.nats_streams.transform import ReadFromNats
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.io.periodic import PeriodicImpulse
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.io.postgres_reads.transform import ReadFromPostgres
+from dataflow.io.redis_streams.transform import ReadFromRedis
 from dataflow.io.sinks import Write
 from dataflow.io.text_lines import ReadFromText
 from dataflow.join_fn import JoinType
+from dataflow.message_writes.nats import WriteToNats
+from dataflow.message_writes.redis import WriteToRedis
 from dataflow.metrics import (
     DistributionResult,
     GaugeResult,
@@ -287,6 +292,7 @@ __all__ = [
     "Metrics",
     "MetricsFilter",
     "Min",
+    "NatsMessage",
     "Never",
     "OrFinally",
     "OrderedListStateSpec",
@@ -310,8 +316,10 @@ __all__ = [
     "Read",
     "ReadFromCsv",
     "ReadFromJsonLines",
+    "ReadFromNats",
     "ReadFromParquet",
     "ReadFromPostgres",
+    "ReadFromRedis",
     "ReadFromText",
     "ReadModifyWriteStateSpec",
     "RecordIds",
@@ -381,7 +389,9 @@ __all__ = [
     "WithKeys",
     "WithTimestamps",
     "Write",
+    "WriteToNats",
     "WriteToPostgres",
+    "WriteToRedis",
     "__version__",
     "associative",
     "col",

@@ -1,0 +1,1 @@
+"""What readers and writers of message streams have in common: values as bytes, and a reader by positions."""
