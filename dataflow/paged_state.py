@@ -24,7 +24,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any, ClassVar, Protocol
 
@@ -225,8 +225,7 @@ class PagedBag(Paged):
             other: a bag with pages in the same cell, under another name; not to be used afterwards.
         """
         if self.last:
-            self._pages.put(self._state, self.size, self.last)
-            self.size += 1
+            self._put(self.last)
         runs = [*self._all_runs(), *other._all_runs()]
         joined = JoinedBag(self.size, other.last, self.size, runs)
         joined.bind(self._pages, self._state)
@@ -246,14 +245,49 @@ class PagedBag(Paged):
 
     def _fill(self, nbytes: int, page_bytes: int) -> None:
         for part in _divided(self.last, nbytes, page_bytes):
-            self._pages.put(self._state, self.size, part)
-            self.size += 1
+            self._put(part)
         self.last, self._watch = [], SizeWatch()
+
+    def _put(self, part: list[Any]) -> None:
+        """Make a page behind the others."""
+        self._pages.put(self._state, self.size, part)
+        self.size += 1
 
     def drop(self) -> None:
         """Delete all pages."""
         for name, *span in self._all_runs():
             self._pages.drop(name, range(*span))
+
+
+class CountedBag(PagedBag):
+    """A bag of which each value can be found by its place, as it is known how many a page has.
+
+    Args:
+        size: how many pages there are.
+        last: the values that came after those.
+        counts: how many values each page has.
+
+    Attributes:
+        starts: the place of the first value of each page, and of ``last``; made when it is asked for.
+    """
+
+    FIELDS = ("size", "last", "counts")
+
+    def __init__(self, size: int, last: list[Any], counts: list[int] | None = None) -> None:
+        super().__init__(size, last)
+        self.counts = [] if counts is None else counts
+        self._starts: list[int] = []
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """The place of the first value of each page, and of the values that came after the pages."""
+        if len(self._starts) <= self.size:
+            self._starts = [0, *accumulate(self.counts)]
+        return self._starts
+
+    def _put(self, part: list[Any]) -> None:
+        self.counts.append(len(part))
+        super()._put(part)
 
 
 class JoinedBag(PagedBag):

@@ -24,7 +24,7 @@ from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.parquet_files import ParquetSplit
 from dataflow.io.text_files import FileSplit
 from dataflow.key_forms import key_of_form
-from dataflow.paged_state import JoinedBag, PagedBag, PagedList, PagedMap
+from dataflow.paged_state import CountedBag, JoinedBag, PagedBag, PagedList, PagedMap
 from dataflow.serialization import read_as, written_as
 from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
@@ -76,6 +76,7 @@ OTHERS: dict[str, tuple[type, tuple[str, ...]]] = {
     "view": (View, ("contents",)),
     "with views": (WithViews, ("element", "views")),
     "paged bag": (PagedBag, PagedBag.FIELDS),
+    "counted bag": (CountedBag, CountedBag.FIELDS),
     "joined bag": (JoinedBag, JoinedBag.FIELDS),
     "paged map": (PagedMap, PagedMap.FIELDS),
     "paged list": (PagedList, PagedList.FIELDS),

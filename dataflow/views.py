@@ -4,8 +4,8 @@ A *side input* is a collection that is given to user code beside each element.  
 an element on its way to user code is with the views that belong to it (`WithViews`).  A `ViewArgument` stands among the
 arguments of a transform for a view, which is put in its place when the code is called.
 
-The elements are a list, or `LargeContents`, which are not all in memory; user code sees these as an iterable, or as a
-mapping that is like the dict, and looks each key up.
+The elements are a list, or `LargeContents`, which are not all in memory; user code sees these as an iterable, as a
+sequence, or as a mapping that is like the dict, and looks each key up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from enum import Enum
-from typing import Any
+from typing import Any, overload
 
 import attrs
 
@@ -24,6 +24,7 @@ class ViewForm(Enum):
     """How user code sees a view that need not be in memory as a whole."""
 
     ITERABLE = "iterable"
+    SEQUENCE = "sequence"
     DICT = "dict"
     MULTI_MAP = "multi-map"
 
@@ -51,6 +52,19 @@ class LargeContents(ABC):
         return list, (list(self),)
 
 
+class LargeSequence(LargeContents):
+    """Elements of which each can be read by its place."""
+
+    @abstractmethod
+    def between(self, start: int, stop: int) -> Iterator[Any]:
+        """The elements from one place to before another; a part of them is in memory at a time.
+
+        Args:
+            start: the first place, at least 0.
+            stop: one past the last, at most the length.
+        """
+
+
 class LargePairs(LargeContents):
     """Pairs of key and value, of which those of a key can be looked up."""
 
@@ -70,6 +84,78 @@ class LargePairs(LargeContents):
     @abstractmethod
     def key_count(self) -> int:
         """How many keys there are."""
+
+
+class ViewSequence(Sequence[Any]):
+    """A view as a sequence, whose elements are read where they are not in memory; as a value, the list.
+
+    It is one whether the view is large or small, so what user code may do with it does not depend on that: it is
+    indexed, iterated and compared like a list, and added to lists, which makes a list; it cannot be changed, and is no
+    `list`.
+
+    Args:
+        contents: the elements.
+    """
+
+    __slots__ = ("_contents",)
+
+    def __init__(self, contents: Sequence[Any] | LargeSequence) -> None:
+        self._contents = contents
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._contents)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        contents = self._contents
+        if not isinstance(contents, LargeSequence):
+            return list(contents[index]) if isinstance(index, slice) else contents[index]
+        places = range(len(contents))[index]
+        if isinstance(places, int):
+            return next(contents.between(places, places + 1))
+        if not places:
+            return []
+        first, last = min(places[0], places[-1]), max(places[0], places[-1])
+        return [*contents.between(first, last + 1)][:: places.step]
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(self._contents, LargeSequence):
+            return any(value is each or value == each for each in self._contents)
+        return value in self._contents
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ViewSequence):
+            return self._contents is other._contents or _are_equal(self, other)
+        return _are_equal(self, other) if isinstance(other, list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def copy(self) -> list[Any]:
+        """All of it, as a list."""
+        return list(self)
+
+    def __add__(self, other: Sequence[Any]) -> list[Any]:
+        return [*self, *other] if isinstance(other, list | ViewSequence) else NotImplemented
+
+    def __radd__(self, other: Sequence[Any]) -> list[Any]:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def _are_equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(a is b or a == b for a, b in pairs)
 
 
 class LargeMapping(Mapping[Any, Any]):
@@ -213,7 +299,7 @@ class WithViews:
         return repr(self.element)
 
 
-def as_list(contents: Sequence[Any], what: str) -> list[Any]:
+def as_list(contents: Sequence[Any] | LargeContents, what: str) -> Sequence[Any]:
     """The elements, in an order that means nothing.
 
     Args:
@@ -221,7 +307,9 @@ def as_list(contents: Sequence[Any], what: str) -> list[Any]:
         what: names the side input in an error.
     """
     del what
-    return contents if isinstance(contents, list) else list(contents)
+    # Pairs that can be looked up are of a pipeline that saw them otherwise, before it was updated.
+    is_known = isinstance(contents, LargeSequence) or not isinstance(contents, LargeContents)
+    return ViewSequence(contents if is_known else list(contents))
 
 
 def as_iterable(contents: Sequence[Any] | LargeContents, what: str) -> Iterable[Any]:
@@ -231,7 +319,8 @@ def as_iterable(contents: Sequence[Any] | LargeContents, what: str) -> Iterable[
         contents: the elements.
         what: names the side input in an error.
     """
-    return contents if isinstance(contents, LargeContents) else as_list(contents, what)
+    del what
+    return contents if isinstance(contents, LargeContents | list) else list(contents)
 
 
 def as_dict(contents: Sequence[Any] | LargePairs, what: str) -> Mapping[Any, Any]:

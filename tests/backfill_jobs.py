@@ -87,6 +87,7 @@ class LocalBackfill:
         self._random = Random(f"history {seed}")
         self._crash_rate, self._spill_bytes = crash_rate, spill_bytes
         self._batch_records = self._random.choice([1, 2, 5, 10_000])
+        self._in_pages_bytes = self._random.choice([0, 1 << 30])
         self._unanswered = Unanswered()
         self.crashes = 0
 
@@ -116,7 +117,9 @@ class LocalBackfill:
         )
         waiting: dict[int, list[Any]] = defaultdict(list)
         end: Any = backfill.end
-        end = attrs.evolve(end, batch_records=self._batch_records)
+        end = attrs.evolve(
+            end, batch_records=self._batch_records, in_pages_bytes=self._in_pages_bytes
+        )
         backfill = attrs.evolve(backfill, end=end)
         layout = backfill.layout
         for name in sorted(layout.wanted.keys() - layout.counts.keys()):

@@ -124,10 +124,14 @@ class SideInput(ABC):
 
 
 class AsList(SideInput):
-    """All elements of the window, as a list; their order means nothing.
+    """All elements of the window, as a sequence; their order means nothing.
 
-    It is in memory, all of it; `AsIter` need not be.
+    It is a `Sequence` that is indexed, iterated and compared like a list, whether it is large or small; what needs a
+    `list`, such as `json.dumps`, is given ``list(view)``.  Of a large view the elements are read where they are used, as
+    long as the call lasts that it is given to: in a stream, and in batch where it does not fit.
     """
+
+    form = ViewForm.SEQUENCE
 
     def argument(self, number: int) -> ViewArgument:
         """What stands for it among the arguments."""

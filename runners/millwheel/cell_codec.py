@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from dataflow.coders import decode_key
-from runners.core.ground.cells import CellId, TimerId
+from runners.core.ground.cells import CellId, PageId, TimerId
 from runners.millwheel.store.port import PAGE_MARK, StoredTimer
 from windowing.time_domain import TimeDomain
 from windowing.window import Window
@@ -37,6 +37,19 @@ def encode_cell_key(window: Window | None, encoded_key: bytes) -> bytes:
         encoded_key: the key, as `encode_key` makes it.
     """
     return encoded_key if window is None else encode_window(window) + encoded_key
+
+
+def stored_cell_key(cell_id: CellId, encoded_key: bytes) -> bytes:
+    """The store's key of a cell, or of a page.
+
+    Args:
+        cell_id: as the core names it.
+        encoded_key: its key, as `encode_key` makes it.
+    """
+    cell_key = encode_cell_key(cell_id[1], encoded_key)
+    if isinstance(cell_id, PageId):
+        return encode_page_key(cell_id.state, cell_id.number, cell_key)
+    return cell_key
 
 
 def decode_cell_id(cell_key: bytes, *, is_merging: bool) -> CellId:

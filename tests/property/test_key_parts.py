@@ -5,6 +5,7 @@ from contextlib import closing
 from itertools import pairwise
 from random import Random
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,18 +47,32 @@ def sent(blobs: Sequence[Sequence[Partial]]) -> list[Blob]:
 
 def batches(
     blobs: Sequence[Blob], *, spill_bytes: int, records: int, first: int = 0, cut: int = 0
-) -> list[PartBatch]:
+) -> list["Read"]:
     parts = KeyParts(first=first, spill_bytes=spill_bytes)
     with closing(parts):
         for blob in blobs:
             parts.take(*blob)
         assert parts.has_spilled or spill_bytes > 0 or not blobs or first > 0
-        return list(parts.batches(records, cut))
+        return [Read.of(batch) for batch in parts.batches(records, cut)]
 
 
-def partials(several: Sequence[PartBatch]) -> Iterator[Partial]:
+@attrs.frozen
+class Read:
+    """A batch that has been read."""
+
+    end: int
+    blobs: list[bytes]
+
+    @classmethod
+    def of(cls, batch: PartBatch) -> "Read":
+        blobs = list(batch.blobs)
+        assert batch.size_bytes == sum(map(len, blobs))
+        return cls(batch.end, blobs)
+
+
+def partials(several: Sequence[Read]) -> Iterator[Partial]:
     for batch in several:
-        for blob in reversed(batch.blobs):
+        for blob in batch.blobs:
             yield from decode_partials(blob, None)
 
 

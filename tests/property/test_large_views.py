@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.graph import SideInputs
+from dataflow.paged_state import CountedBag
 from dataflow.serialization import dumps, loads
-from dataflow.views import LargeMapping, ViewPart
+from dataflow.views import LargeMapping, ViewPart, ViewSequence
 from runners.core.ground.cells import CellId, LateElement, PageId, TimerId
 from runners.core.side_inputs import large_views, side_inputs_machine
 from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
@@ -37,7 +38,7 @@ VIEWS: dict[str, Any] = {
     "dict": df.AsDict,
     "multi-map": df.AsMultiMap,
     "iterable": df.AsIter,
-    "list": df.AsList,
+    "sequence": df.AsList,
 }
 SHARDS = 2
 SIZE_US = 10
@@ -46,7 +47,9 @@ WINDOWS = [Window(start_us, start_us + SIZE_US) for start_us in (0, SIZE_US)]
 
 def asked(x: Any, view: Any) -> Any:
     """What user code may ask a view, in no order where that has none."""
-    if isinstance(view, list) or not hasattr(view, "keys"):
+    if isinstance(view, ViewSequence):
+        check_sequence(view)
+    if not hasattr(view, "keys"):
         return x, sorted(map(repr, view)), sorted(map(repr, view)), len(view)
     try:
         found = view[x]
@@ -57,6 +60,28 @@ def asked(x: Any, view: Any) -> Any:
     assert sorted(map(repr, view.values())) == sorted(repr(value) for _, value in view.items())
     assert view == dict(view) == {**view} == view.copy() == view | {}
     return x, repr(found), x in view, repr(view.get(x, 7)), len(view), there, bool(view)
+
+
+def check_sequence(view: ViewSequence) -> None:
+    """It is what the list is, wherever and however it is asked."""
+    all_of_it, count = list(view), len(view)
+    assert view == all_of_it == view.copy() == view + []
+    assert [1, *all_of_it] == [1] + view != view
+    assert count == len(all_of_it)
+    assert list(map(repr, reversed(view))) == list(map(repr, all_of_it[::-1]))
+    for place in (0, 1, count // 2, count - 1, -1, -count, count, -count - 1):
+        assert outcome(view, place) == outcome(all_of_it, place)
+    for places in (slice(None), slice(1, -1), slice(-2, 0, -2), slice(2, 99, 3), slice(5, 2)):
+        assert repr(view[places]) == repr(all_of_it[places])
+    assert all(each in view for each in all_of_it[:3])
+    assert "nowhere" not in view
+
+
+def outcome(elements: Sequence[Any], place: int) -> str:
+    try:
+        return repr(elements[place])
+    except IndexError:
+        return "no such place"
 
 
 @attrs.define
@@ -333,6 +358,50 @@ def test_a_key_that_is_looked_up_costs_a_page(form: str) -> None:
     assert engine.most_bytes < bytes_max + 3 * PAGE_BYTES
 
 
+def test_an_element_that_is_asked_for_by_its_place_costs_a_page() -> None:
+    """Also for a worker that takes the shard over, and without having iterated it; its length costs none."""
+    bytes_max = 10 * PAGE_BYTES
+    engine = filled("sequence", lambda x, view: (view[x], len(view), view[-1]), bytes_max)
+
+    assert [] == engine.add(WINDOWS[0], (None, 4_711))
+    assert engine.found == [(PAIRS_MANY[4_711], COUNT, PAIRS_MANY[-1])]
+    assert engine.reads <= 2
+    places = range(0, COUNT, 97)
+    assert [] == engine.add(WINDOWS[0], *((None, place) for place in places))
+    assert [each for each, *_ in engine.found[1:]] == [PAIRS_MANY[place] for place in places]
+    assert engine.most_bytes < bytes_max + 3 * PAGE_BYTES
+
+
+def test_a_slice_reads_the_pages_that_it_is_in() -> None:
+    engine = filled("sequence", lambda x, view: view[x : x + 200 : 2], 10 * PAGE_BYTES)
+
+    assert [] == engine.add(WINDOWS[0], (None, 50_000))
+    assert engine.found == [PAIRS_MANY[50_000:50_200:2]]
+    assert engine.reads <= 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 200, COUNT])
+def test_a_sequence_is_of_one_class_however_large(count: int) -> None:
+    engine = Engine.of("sequence", PAGE_BYTES, lambda _, view: type(view), bytes_max=0)
+    engine.add(WINDOWS[0], (0, PAIRS_MANY[:count]), (None, "x"))
+
+    assert engine.found == [ViewSequence]
+    assert bool(engine.pages()) == (count == COUNT)
+
+
+def test_a_view_that_was_stored_otherwise_is_a_sequence_too() -> None:
+    """By a pipeline that has iterated it or looked keys up, before it was updated."""
+    for form in ("iterable", "dict"):
+        former = Engine.of(form, 100, bytes_max=0)
+        former.add(WINDOWS[0], (0, PAIRS_MANY[:100]))
+        former.compact()
+        engine = Engine.of("sequence", 100, stored=former.stored, bytes_max=0)
+        assert [] == engine.add(WINDOWS[0], (None, "x"))
+        ((_, there, _, count),) = engine.found
+        assert there == sorted(map(repr, PAIRS_MANY[:100]))
+        assert count == 100
+
+
 def test_pages_that_are_used_again_take_the_place_of_others() -> None:
     """Also where those were written, and never read."""
     engine = Engine.of("dict", PAGE_BYTES, lambda x, view: view[x], bytes_max=10 * PAGE_BYTES)
@@ -346,7 +415,7 @@ def test_pages_that_are_used_again_take_the_place_of_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["dict", pytest.param("multi-map", marks=pytest.mark.slow), "iterable"]
+    "form", ["dict", pytest.param("multi-map", marks=pytest.mark.slow), "iterable", "sequence"]
 )
 def test_all_of_a_view_is_iterated_page_by_page(form: str) -> None:
     bytes_max = 10 * PAGE_BYTES
@@ -422,7 +491,7 @@ def test_a_view_that_is_kept_is_an_error_and_not_another_view() -> None:
     assert "a dict or list of it" in error
 
 
-@pytest.mark.parametrize("form", ["dict", "multi-map", "iterable"])
+@pytest.mark.parametrize("form", ["dict", "multi-map", "iterable", "sequence"])
 def test_a_view_that_is_emitted_is_what_the_small_one_would_be(form: str) -> None:
     engine = Engine.of(form, 100, lambda _, view: (loads(dumps(view)), pickle.dumps(view)))
     engine.add(WINDOWS[0], (0, PAIRS_MANY[:100]), (None, "x"))
@@ -430,7 +499,7 @@ def test_a_view_that_is_emitted_is_what_the_small_one_would_be(form: str) -> Non
     ((made, pickled),) = engine.found
     assert engine.pages()
     assert made == pickle.loads(pickled)
-    assert type(made) is {"iterable": list}.get(form, dict)
+    assert type(made) is (list if form in ("iterable", "sequence") else dict)
     assert len(made) == 100
 
 
@@ -536,7 +605,16 @@ def never_end(patch: Patch) -> None:
     patch.setattr(SideInputsMachine, "add", add)
 
 
+def count_from_one(patch: Patch) -> None:
+    """Each place is that of the element after it, but on the first page."""
+    starts = CountedBag.starts.fget
+    assert starts is not None
+    shifted = property(lambda bag: [0, *(each - 1 for each in starts(bag)[1:])])
+    patch.setattr(CountedBag, "starts", shifted)
+
+
 MUTATIONS = [
+    count_from_one,
     forget_what_leaves,
     bring_back_what_has_gone,
     look_into_one_page,
@@ -581,7 +659,7 @@ def scripted() -> list[list[tuple[Any, ...]]]:
 def test_broken_views_are_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     def check_all() -> None:
         for form, waits_for_end, events in product(
-            ("dict", "multi-map"), (False, True), scripted()
+            ("dict", "multi-map", "sequence"), (False, True), scripted()
         ):
             check(form, events, 0, waits_for_end=waits_for_end)
 

@@ -34,7 +34,7 @@ FORMS: dict[str, Any] = {
     "dict": df.AsDict,
     "multi-map": df.AsMultiMap,
     "iterable": df.AsIter,
-    "list": df.AsList,
+    "sequence": df.AsList,
 }
 WINDOWS = [Window(0, 10), Window(10, 20)]
 SHARDS = 3

@@ -4,6 +4,7 @@ The shipped pipelines (sessions, chains of groupings, state, timers of both kind
 sources that break their word) with a cut anywhere; backfills and workers that die.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -22,10 +23,13 @@ from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
 from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.range_writer import RangeWriter
+from runners.batch.spill.filed_cells import FiledCells
+from runners.core.ground.cells import PageId
+from runners.core.side_inputs import arriving_views, side_inputs_machine
 from runners.core.stages.deduplication import SplitIds
 from runners.millwheel.control import backfill_progress
 from runners.millwheel.control.backfill_progress import BackfillState, backfill_state
-from runners.millwheel.model.production import Production
+from runners.millwheel.model.production import CellWrite, Production
 from runners.millwheel.store.commit_or_resolve import CommitResult
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Indeterminate, RangeRow
@@ -206,6 +210,61 @@ def test_the_fold_of_backfill_and_live_is_that_of_one_run(pipeline: str, crash_r
 Patch = pytest.MonkeyPatch
 
 
+def in_tiny_pages(patch: Patch) -> None:
+    """All that a shard with side inputs has is in pages."""
+    patch.setattr(backfill_end, "PAGE_BYTES", 60)
+    patch.setattr(backfill_end, "STEP_BYTES", 200)
+    patch.setattr(side_inputs_machine, "FEW", 1)
+    patch.setattr(arriving_views, "FEW", 1)
+
+
+def check_sides_in_pages() -> tuple[int, int]:
+    """Views and elements in pages, with crashes; how many pages were left, and how often some were committed alone."""
+    left, alone = [0], [0]
+    add_page, commit_pages = LeftState.add_page, BackfillWriter.commit_pages
+
+    def leaving(state: LeftState, page_id: PageId, value: bytes) -> None:
+        left[0] += 1
+        add_page(state, page_id, value)
+
+    def committing(writer: BackfillWriter, pages: Sequence[CellWrite]) -> None:
+        alone[0] += 1
+        commit_pages(writer, pages)
+
+    with pytest.MonkeyPatch.context() as patch:
+        in_tiny_pages(patch)
+        patch.setattr(LeftState, "add_page", leaving)
+        patch.setattr(BackfillWriter, "commit_pages", committing)
+        for seed in range(by_profile(dev=16, ci=40, nightly=5_000)):
+            run("sides", seed, 0.05 * (seed % 2))
+    return left[0], alone[0]
+
+
+def test_views_that_a_backfill_leaves_in_pages_are_what_a_stream_would_have() -> None:
+    left, alone = check_sides_in_pages()
+    assert left > alone > 2
+
+
+def forget_pages_in_the_file(patch: Patch) -> None:
+    """A stream comes to a page that is not there."""
+    patch.setattr(FiledCells, "evicted", lambda _: ())
+
+
+def name_pages_like_their_cells(patch: Patch) -> None:
+    """Each page replaces the one before, and the cell."""
+    key = LeftState._key
+    patch.setattr(LeftState, "_key", lambda left, cell_id: key(left, cell_id[:2]))
+
+
+@pytest.mark.parametrize("mutation", [forget_pages_in_the_file, name_pages_like_their_cells])
+def test_pages_that_are_left_wrongly_are_found(
+    mutation: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises((InvariantError, AssertionError, df.DataflowError, TypeError)):
+        check_sides_in_pages()
+
+
 def _leave(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Patch], None]:
     def mutate(patch: Patch) -> None:
         take = LeftState.take
@@ -274,7 +333,9 @@ def read_on_when_read_again(patch: Patch) -> None:
 
 def take_in_as_it_comes(patch: Patch) -> None:
     """An attempt sends the same in another order, so its blobs are others."""
-    patch.setattr(key_parts, "sorted", list, raising=False)
+    as_it_comes = lambda several, **_: list(several)  # noqa: E731 - a name for what replaces it
+    patch.setattr(key_parts, "sorted", as_it_comes, raising=False)
+    patch.setattr(key_parts, "merge", itertools.chain)
 
 
 def divide_when_memory_is_short(patch: Patch) -> None:

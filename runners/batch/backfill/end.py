@@ -10,12 +10,18 @@ waits for it is left to the stream.
 * What a task sends is the same whenever it is run again, in the same order, however much memory there is: input is
   taken in part by part of the key range, and there by sender and number, not as it comes (`key_parts.py`).
 * A key range commits nothing before it has seen all that was sent to it and how far every sender has come.
-* Of each part of a key range everything is committed at once, and once; of several, one after the other.
+* Of each part of a key range everything is committed at once, and once; of several, one after the other.  Pages alone
+  may be committed before, as nothing finds them without the cell that they are of, and another attempt makes the same.
+
+Views of side inputs, and elements that wait for them, are put into pages in a file (`FiledCells`) where much was sent
+to a part, and left to the stream in these.  Whether they are follows from what was sent, and not from memory, as the
+order in which user code finds what is in a view follows from that.
 
 Dataflow Model, section 2.4; ADR 0022.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import attrs
@@ -23,12 +29,14 @@ import attrs
 from dataflow.errors import DataflowError
 from dataflow.source import SourceBatch
 from runners.batch import range_task
-from runners.batch.backfill.key_parts import PARTS, KeyParts
+from runners.batch.backfill.key_parts import PARTS, KeyParts, PartBatch
 from runners.batch.backfill.left_state import LeftState
 from runners.batch.backfill.split_reader import SplitReader
 from runners.batch.backfill.writer import BackfillWriter
 from runners.batch.letter_digests import Repeated
 from runners.batch.range_task import Portion, RangeTask, Shipment
+from runners.batch.spill.filed_cells import FiledCells, PageFile
+from runners.batch.spill.spilled_groups import PAGE_BYTES, SPILL_BYTES
 from runners.core.open_windows.choice import opened
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.partials.partial import Partial
@@ -47,6 +55,10 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 BATCH_RECORDS = 10_000
 #: Timers fired in one go.
 BUNDLE_TIMERS = 10_000
+#: What can be in pages is put there where so much was sent, in bytes; objects take some seven times as much.
+IN_PAGES_BYTES = SPILL_BYTES // 4
+#: What is put into pages is taken in by steps of so many bytes, about.
+STEP_BYTES = 1 << 20
 
 
 class SenderProgress(NamedTuple):
@@ -80,12 +92,14 @@ class BackfillEnd:
         until_us: the point, an event time; None: as far as there is anything.
         now_us: processing time.
         batch_records: of a key range, processed together; the same for all attempts, as the output depends on it.
+        in_pages_bytes: see `IN_PAGES_BYTES`; likewise.
     """
 
     senders: dict[str, frozenset[RangeId]]
     until_us: int | None
     now_us: int
     batch_records: int = BATCH_RECORDS
+    in_pages_bytes: int = IN_PAGES_BYTES
 
     @property
     def parts(self) -> int | None:
@@ -248,20 +262,20 @@ class GroupsInParts:
         """Everything, in the order of the parts; what is to be left of some is committed before the next ones."""
         self._take_in(contents)
         for batch in self._parts.batches(self._end.batch_records, cut=self._written):
-            windows = opened(self._grouping)
-            is_written = batch.end <= self._written
-            yield Portion(self._steps(batch.blobs, windows), is_written=is_written)
-            if batch.end == self._written:
-                self._writer.check_sent(self._task.gatherer.digests())
-            if windows.hold_us is not None:
-                self._hold_us = min(self._hold_us, windows.hold_us)
-            if not is_written and not self._writer.is_finished:
-                for entry in windows.spill():
-                    assert isinstance(entry, Changes)
-                    self._left.add(entry)
-                is_much = self._left.size_bytes > self._task.settings.spill_bytes
-                if self._writer.is_full or is_much:
-                    self._leave(batch.end)
+            with closing(PageFile()) as file:
+                cells = self._cells(batch, file)
+                windows = opened(self._grouping, cells)
+                is_written = batch.end <= self._written
+                yield Portion(self._steps(batch.blobs, windows, cells), is_written=is_written)
+                if batch.end == self._written:
+                    self._writer.check_sent(self._task.gatherer.digests())
+                if windows.hold_us is not None:
+                    self._hold_us = min(self._hold_us, windows.hold_us)
+                if not is_written and not self._writer.is_finished:
+                    self._keep_what_is_left(windows, cells)
+                    is_much = self._left.size_bytes > self._task.settings.spill_bytes
+                    if self._writer.is_full or is_much:
+                        self._leave(batch.end)
 
     def finish(self) -> None:
         """Commit what is left of the last parts, and how far event time has come."""
@@ -292,15 +306,55 @@ class GroupsInParts:
         assert progress.keys() == self._end.senders[self._task.stage.name], progress.keys()
         self._watermark_us = self._hold_us = input_watermark_us(progress.values())
 
-    def _steps(self, blobs: list[bytes], windows: OpenWindows) -> Iterator[Step]:
+    def _cells(self, batch: PartBatch, file: PageFile) -> FiledCells | None:
+        """The cells of some parts, where they are to be in pages; None: all of them are in memory."""
+        grouping = self._grouping
+        if not grouping.grows_in_pages:
+            return None
+        if batch.size_bytes <= self._end.in_pages_bytes:
+            grouping.keep_in_memory()
+            return None
+        cells = FiledCells(file, self._task.settings.spill_bytes // 2)
+        grouping.keep_in_pages(PAGE_BYTES, cells.need_pages, cells.changed)
+        return cells
+
+    def _keep_what_is_left(self, windows: OpenWindows, cells: FiledCells | None) -> None:
+        """Keep what the stream is to find, until it is committed; pages are committed when they are many."""
+        for page_id, blob in () if cells is None else cells.evicted():
+            self._left.add_page(page_id, blob)
+            self._leave_pages()
+        for entry in windows.spill():
+            assert isinstance(entry, Changes)
+            self._left.add(entry)
+            self._leave_pages()
+
+    def _leave_pages(self) -> None:
+        if self._left.pages_bytes > self._task.settings.spill_bytes:
+            self._writer.commit_pages(self._left.take_pages())
+
+    def _steps(
+        self, blobs: Iterable[bytes], windows: OpenWindows, cells: FiledCells | None
+    ) -> Iterator[Step]:
         """The output for some keys; their windows are then as the stream is to find them."""
-        clocks, partials = self._end.while_input, list[Partial]()
-        while blobs:
-            partials += decode_partials(blobs.pop(), self._grouping.combiners)
-            if len(partials) >= self._end.batch_records or not blobs:
+        for step in self._all_steps(blobs, windows, is_in_pages=cells is not None):
+            if cells is not None:
+                cells.changed(step.effects.touched)
+            yield step
+
+    def _all_steps(
+        self, blobs: Iterable[bytes], windows: OpenWindows, *, is_in_pages: bool
+    ) -> Iterator[Step]:
+        clocks, partials, size_bytes = self._end.while_input, list[Partial](), 0
+        for blob in blobs:
+            partials += decode_partials(blob, self._grouping.combiners)
+            size_bytes += len(blob)
+            is_much = is_in_pages and size_bytes >= STEP_BYTES
+            if len(partials) >= self._end.batch_records or is_much:
                 arrival = Arrival(partials)
-                partials = []
+                partials, size_bytes = [], 0
                 yield windows.take([arrival], clocks)
+        if partials:
+            yield windows.take([Arrival(partials)], clocks)
         # Event time advances to where the sources are.
         clocks = attrs.evolve(
             clocks, watermark_us=self._watermark_us, percentile_us=self._watermark_us

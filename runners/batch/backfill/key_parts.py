@@ -1,7 +1,8 @@
 """KeyParts: what is sent to a key range, kept until all of it is there, and then given back part by part.
 
 A key range is divided into `PARTS` parts by the hashes of its keys, always the same ones, whether there is much or
-little.  What exceeds the limit of memory waits in a file.
+little.  What exceeds the limit of memory waits in a file: each time as sorted runs, one for each part, which are read
+side by side in the end, a blob of each at a time (external merge sort).
 
 **Invariant:** what is given back, and in which order, depends on what was sent alone: neither on the order in which it
 came nor on what has been in the file.  What is for one part has bytes of its own from the sender on, so even what two
@@ -10,11 +11,13 @@ values share is the same.
 `spilled_groups.py` guarantees less (the order of keys depends on memory there) and needs no more: a batch is not
 continued with the output of another attempt.
 
-Absent: dividing a part.  What is sent to one, of many keys or of one, must fit into memory.
+Absent: dividing a part.  It is given back blob by blob, but what a grouping makes of it is in memory.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
+from heapq import merge
+from itertools import chain
 from typing import NamedTuple
 
 import attrs
@@ -44,11 +47,13 @@ class PartBatch:
 
     Attributes:
         end: one past the last part.
-        blobs: partials as bytes, the last ones first.
+        blobs: partials as bytes, in order; read while they are iterated, once, and before the next batch is asked for.
+        size_bytes: of all blobs.
     """
 
     end: int
-    blobs: list[bytes]
+    blobs: Iterator[bytes] = attrs.field(eq=False)
+    size_bytes: int
 
 
 class KeyParts:
@@ -64,8 +69,11 @@ class KeyParts:
         self._kept: dict[int, list[_Kept]] = defaultdict(list)
         self._kept_bytes = 0
         self._file: SpillFile | None = None
-        #: Where in the file each part has something.
-        self._places: dict[int, list[int]] = defaultdict(list)
+        #: Where in the file each part has runs, and of how many blobs.
+        self._runs: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        #: How many records each part has, and how many bytes.
+        self._records: dict[int, int] = defaultdict(int)
+        self._sizes: dict[int, int] = defaultdict(int)
 
     def close(self) -> None:
         """Delete the file."""
@@ -92,38 +100,46 @@ class KeyParts:
             if part >= self._first:
                 self._kept[part].append(_Kept(sender, number, records, content))
                 self._kept_bytes += len(content) + _BLOB_BYTES
+                self._records[part] += records
+                self._sizes[part] += len(content)
         if self._kept_bytes > self._spill_bytes:
             self._spill()
 
     def batches(self, records: int, cut: int) -> Iterator[PartBatch]:
-        """Everything, removed from here when it is yielded: each time as few parts as have so many records.
+        """Everything, removed from here when it is read: each time as few parts as have so many records.
 
         Args:
             records: at least so many in each batch but the last, which is there even if it is empty.
             cut: a batch that comes to this part ends before it.
         """
-        found: list[_Kept] = []
+        first = self._first
         for part in range(self._first, PARTS):
-            found += self._part(part)
-            is_enough = sum(each.records for each in found) >= records
+            parts = range(first, part + 1)
+            is_enough = sum(self._records.get(each, 0) for each in parts) >= records
             if is_enough or part + 1 in (cut, PARTS):
-                yield PartBatch(part + 1, [each.blob for each in reversed(found)])
-                found = []
+                size_bytes = sum(self._sizes.get(each, 0) for each in parts)
+                yield PartBatch(part + 1, chain.from_iterable(map(self._blobs, parts)), size_bytes)
+                first = part + 1
 
-    def _part(self, part: int) -> list[_Kept]:
-        found = self._kept.pop(part, [])
-        for place in self._places.pop(part, ()):
-            assert self._file is not None
-            found += [
-                _Kept(RangeId(computation, index), *rest)
-                for computation, index, *rest in decode_kept(self._file.read_at(place))
-            ]
-        return sorted(found)
+    def _blobs(self, part: int) -> Iterator[bytes]:
+        """The blobs of a part, in order."""
+        kept = sorted(self._kept.pop(part, []), reverse=True)
+        runs = [self._run(*each) for each in self._runs.pop(part, ())]
+        # Not in memory any more when it has been given back.
+        in_memory = (kept.pop() for _ in range(len(kept)))
+        return (each.blob for each in merge(*runs, in_memory))
+
+    def _run(self, place: int, count: int) -> Iterator[_Kept]:
+        assert self._file is not None
+        for found in self._file.read_from(place, count):
+            ((computation, index, *rest),) = decode_kept(found)
+            yield _Kept(RangeId(computation, index), *rest)
 
     def _spill(self) -> None:
         self._file = self._file or SpillFile()
         while self._kept:
             part, kept = self._kept.popitem()
-            fields = [(each.sender.computation, each.sender.index, *each[1:]) for each in kept]
-            self._places[part].append(self._file.write(encode_kept(fields)))
+            fields = ((*attrs.astuple(each.sender), *each[1:]) for each in sorted(kept))
+            places = [self._file.write(encode_kept([each])) for each in fields]
+            self._runs[part].append((places[0], len(places)))
         self._kept_bytes = 0

@@ -6,7 +6,7 @@ are in the commit that counts it.  A later attempt can distinguish what is writt
 batch: it comes to the same parts in the same order (`key_parts.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -15,7 +15,10 @@ import attrs
 from runners.batch.range_writer import RangeWriter
 from runners.errors import FencedError
 from runners.millwheel.control.backfill_progress import is_loaded, mark_of
-from runners.millwheel.store.port import RangeRow
+from runners.millwheel.model.ids import Fence
+from runners.millwheel.model.production import CellWrite, Production
+from runners.millwheel.store.commit_or_resolve import commit_or_resolve
+from runners.millwheel.store.port import Committed, Indeterminate, RangeRow
 from runners.stored.places import ReadSoFar, SplitMark, encode_split_mark
 
 
@@ -46,6 +49,31 @@ class BackfillWriter(RangeWriter):
                 hint="nothing is lost, and nothing is to be done: its backfill was loaded by another attempt",
             )
         return self
+
+    def commit_pages(self, pages: Sequence[CellWrite]) -> None:
+        """Commit pages of cells that a later commit leaves; without that one nothing finds them.
+
+        A later attempt leaves the same pages once more.  What else is kept for the next commit waits for that.
+
+        Args:
+            pages: as cells.
+
+        Raises:
+            FencedError: another attempt owns the range.
+            StoreUnreachableError: it is unknown whether it was committed.
+        """
+        if self.is_finished:
+            return
+        fence = Fence(range_id=self._range_id, token=self.token, bundle=self._bundle + 1)
+        result = commit_or_resolve(
+            self._store, Production(job=self._job, fences=[fence], cells=pages)
+        )
+        if isinstance(result.outcome, Indeterminate):
+            raise self._unknown(result.detail)
+        if isinstance(result.outcome, Committed):
+            self._bundle = fence.bundle
+        else:
+            self._wait_for_new_owner()
 
     @property
     def mark(self) -> SplitMark:

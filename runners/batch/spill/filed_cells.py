@@ -62,6 +62,9 @@ class PageFile:
         while written < len(blob):
             written += os.pwrite(self._file.fileno(), blob[written:], at + written)
 
+    def __iter__(self) -> Iterator[PageId]:
+        return iter(list(self._places))
+
     def delete(self, page_id: PageId) -> None:
         """Free the place of a page, if it has one."""
         at, _, room = self._places.pop(page_id, (0, 0, 0))
@@ -109,6 +112,13 @@ class FiledCells(CellCache):
             self._write()
         # In the step pages were read that may go again.
         self.trim()
+
+    def evicted(self) -> Iterator[tuple[PageId, bytes]]:
+        """The pages that are in the file alone, as bytes of cells."""
+        absent = [each for each in self._file if each not in self and each not in self.uncommitted]
+        for page_id in absent:
+            ((_, blob),) = self._file.read([page_id])
+            yield page_id, blob
 
     def _evict(self, cell_id: CellId) -> None:
         # A step that is under way may have deleted it already.

@@ -22,11 +22,18 @@ class SpillFile:
         self._file.write(blob)
         return place
 
-    def read_at(self, place: int) -> bytes:
-        """The bytes that were written at a place."""
-        self._file.seek(place)
-        (size_bytes,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
-        return self._file.read(size_bytes)
+    def read_from(self, place: int, count: int) -> Iterator[bytes]:
+        """What was written at a place, and behind it; other places may be read meanwhile.
+
+        Args:
+            place: of the first piece.
+            count: how many pieces.
+        """
+        for _ in range(count):
+            self._file.seek(place)
+            (size_bytes,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
+            yield self._file.read(size_bytes)
+            place += _LENGTH.size + size_bytes
 
     def read(self) -> Iterator[bytes]:
         """Everything that was written, piece by piece."""

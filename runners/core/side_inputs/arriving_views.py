@@ -14,7 +14,7 @@ import attrs
 from dataflow.map_keys import place_of
 from dataflow.paged_state import FEW, PagedBag, PagedMap, SizeWatch
 from dataflow.views import ViewForm, ViewPart
-from runners.core.side_inputs.large_views import MAPPINGS
+from runners.core.side_inputs.large_views import BAGS, MAPPINGS, bag_for
 from runners.core.stateful.cell_pages import CellPages
 
 #: A power of two, as is the number of pages that are made of them.
@@ -85,7 +85,8 @@ class ArrivingView:
             if nbytes is None or nbytes <= page_bytes:
                 return
             if form not in MAPPINGS:
-                self.contents = PagedBag.of(self.contents, pages, state, nbytes, page_bytes)
+                kind = bag_for(form)
+                self.contents = kind.of(self.contents, pages, state, nbytes, page_bytes)
                 return
             came, self.contents = self.contents, []
             self.buckets = [PagedBag(0, []) for _ in range(BUCKETS)]
@@ -106,7 +107,7 @@ class ArrivingView:
             page_bytes: how large a page should be.
         """
         if not self.buckets:
-            if isinstance(self.contents, PagedBag) and form is ViewForm.ITERABLE:
+            if isinstance(self.contents, PagedBag) and form in BAGS:
                 self.contents.made = self.count
             return self.contents
         return self._mapping(form, pages(), state, page_bytes) or self._dropped()

@@ -1,20 +1,32 @@
 """Views in pages: how they are put there, and the elements that user code reads from there.
 
 A view that is seen as a mapping is a `PagedMap` of the tuples of values by key, with the number of pairs as the number
-of the next key; any other is a `PagedBag`.  So is one of which no dict can be made, which is an error
-when it is used, as where it is small.
+of the next key; one that is seen as a sequence a `CountedBag`; any other is a `PagedBag`.  So is one of which no dict
+can be made, which is an error when it is used, as where it is small.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from dataflow.paged_state import PagedBag, PagedMap, Pages, page_of
-from dataflow.views import LargeContents, LargePairs, ViewForm
+from dataflow.paged_state import CountedBag, Paged, PagedBag, PagedMap, Pages, page_of
+from dataflow.views import LargeContents, LargePairs, LargeSequence, ViewForm
 from runners.core.stateful.cell_pages import PagesInPassing
 
 #: The forms in which keys are looked up.
 MAPPINGS = (ViewForm.DICT, ViewForm.MULTI_MAP)
+#: The forms in which a bag is read page by page.
+BAGS = (ViewForm.ITERABLE, ViewForm.SEQUENCE)
+
+
+def bag_for(form: ViewForm | None) -> type[PagedBag]:
+    """What the elements of a view are put into that is not looked up by keys.
+
+    Args:
+        form: how the view is seen.
+    """
+    return CountedBag if form is ViewForm.SEQUENCE else PagedBag
 
 
 class LargeElements(LargeContents):
@@ -37,6 +49,34 @@ class LargeElements(LargeContents):
             self._bag.made = sum(map(len, self._pages.each())) + len(self._bag.last)
         count: int = self._bag.made
         return count
+
+
+class ElementsByPlace(LargeSequence):
+    """The elements of a bag whose pages are counted.
+
+    Args:
+        bag: has them.
+        pages: of it.
+    """
+
+    def __init__(self, bag: CountedBag, pages: PagesInPassing) -> None:
+        self._bag, self._pages = bag, pages
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain(chain.from_iterable(self._pages.each()), self._bag.last)
+
+    def __len__(self) -> int:
+        return self._bag.starts[-1] + len(self._bag.last)
+
+    def between(self, start: int, stop: int) -> Iterator[Any]:
+        """The elements from one place to before another."""
+        starts = self._bag.starts
+        while start < stop:
+            number = bisect_right(starts, start) - 1
+            page = self._bag.last if number == self._bag.size else self._pages.read(number)
+            found = page[start - starts[number] : stop - starts[number]]
+            yield from found
+            start += len(found)
 
 
 class PairsByKey(LargePairs):
@@ -75,6 +115,34 @@ class PairsByKey(LargePairs):
         return self._paged.following
 
 
+def is_read_in_passing(known: Paged, form: ViewForm | None) -> bool:
+    """Whether a view in pages is read page by page; otherwise it is in memory, all of it, as a list.
+
+    Args:
+        known: the view.
+        form: how it is seen, which may be another form than when it was stored.
+    """
+    if form is ViewForm.SEQUENCE and isinstance(known, PagedBag):
+        # A bag that is not counted is of an earlier version of the pipeline, or of this package.
+        return isinstance(known, CountedBag)
+    return form in BAGS or not isinstance(known, PagedBag)
+
+
+def contents_of(known: Paged, pages: PagesInPassing) -> LargeContents:
+    """The elements of a view in pages.
+
+    Args:
+        known: the view.
+        pages: of it.
+    """
+    if isinstance(known, CountedBag):
+        return ElementsByPlace(known, pages)
+    if isinstance(known, PagedBag):
+        return LargeElements(known, pages)
+    assert isinstance(known, PagedMap)
+    return PairsByKey(known, pages)
+
+
 def view_in_pages(
     contents: Sequence[Any] | LargeContents,
     form: ViewForm | None,
@@ -99,7 +167,7 @@ def view_in_pages(
         if isinstance(paged, PagedMap):
             paged.following = len(contents)
             return paged
-    bag: PagedBag = PagedBag.of(list(contents), pages, state, nbytes, page_bytes)
+    bag: PagedBag = bag_for(form).of(list(contents), pages, state, nbytes, page_bytes)
     bag.made = len(contents)
     return bag
 

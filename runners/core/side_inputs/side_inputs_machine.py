@@ -39,7 +39,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
 from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch
 from dataflow.serialization import dumps
-from dataflow.views import LargeContents, View, ViewForm, ViewPart, WithViews
+from dataflow.views import View, ViewPart, WithViews
 from runners.core.ground.cells import (
     CellId,
     Effects,
@@ -63,7 +63,12 @@ from runners.core.side_inputs.emitted_elements import (
     entries_of,
     take,
 )
-from runners.core.side_inputs.large_views import LargeElements, PairsByKey, view_in_pages
+from runners.core.side_inputs.large_views import (
+    BAGS,
+    contents_of,
+    is_read_in_passing,
+    view_in_pages,
+)
 from runners.core.stateful.cell_pages import (
     CellPages,
     LetGo,
@@ -159,6 +164,10 @@ class SideInputsMachine:
             let_go: takes pages that have changed before a step has ended; None: all stay until then.
         """
         self.page_bytes, self.need_pages, self.let_go = page_bytes, need_pages, let_go
+
+    def keep_in_memory(self) -> None:
+        """Have nothing kept in pages, as at first; to be called between two sets of cells."""
+        self.page_bytes, self.need_pages, self.let_go = None, all_are_there, None
 
     @property
     def is_merging(self) -> bool:
@@ -512,7 +521,7 @@ class _Step:
             paged = view_in_pages(contents, form, pages, state, nbytes, machine.page_bytes)
             self._part(cell_id, VERSIONS)[place] = version, _digest(dumps(contents))
             views[place] = paged
-            if isinstance(paged, PagedBag) and form is not ViewForm.ITERABLE:
+            if isinstance(paged, PagedBag) and form not in BAGS:
                 paged.made = view
 
     def _view(self, cell_id: CellId, place: _Place, version: int) -> View:
@@ -526,7 +535,7 @@ class _Step:
         if not isinstance(known, Paged):
             return known or self._machine.empty[place[0]]
         form = self._machine.forms[place[0]]
-        if isinstance(known, PagedBag) and form is not ViewForm.ITERABLE:
+        if not is_read_in_passing(known, form):
             if known.made is None:
                 known.made = View(list(known))
             made: View = known.made
@@ -535,11 +544,7 @@ class _Step:
         if given is None:
             assert isinstance(known, PagedBag | PagedMap)
             pages = self._in_passing(cell_id, _state(VIEWS, place, version), known.size)
-            contents: LargeContents = (
-                LargeElements(known, pages)
-                if isinstance(known, PagedBag)
-                else PairsByKey(known, pages)
-            )
+            contents = contents_of(known, pages)
             view = View(list(contents) if form is None else contents)
             given = self._given[cell_id, place, version] = view, pages
         return given[0]

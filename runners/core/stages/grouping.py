@@ -144,6 +144,11 @@ class GroupingStage:
         elif isinstance(self.machine, StatefulDoFnMachine):
             self.machine.keep_in_pages(page_bytes, need_pages)
 
+    def keep_in_memory(self) -> None:
+        """Have nothing kept in pages from here on, whose cells are new."""
+        assert isinstance(self.machine, SideInputsMachine)
+        self.machine.keep_in_memory()
+
     @property
     def grows_in_pages(self) -> bool:
         """Whether what is kept of its input can be in pages as soon as it comes.

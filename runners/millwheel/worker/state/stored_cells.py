@@ -9,10 +9,10 @@ user code that gets a record together with the state after that record may fail,
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from runners.core.ground.cells import CellId, PageId
+from runners.core.ground.cells import CellId
 from runners.core.ground.key_codec import KeyCodec
 from runners.errors import StoreError
-from runners.millwheel.cell_codec import decode_cell_id, encode_cell_key, encode_page_key
+from runners.millwheel.cell_codec import decode_cell_id, stored_cell_key
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.store.port import CellKey, Fenced
@@ -119,10 +119,7 @@ class StoredCells:
     def key_of(self, cell_id: CellId) -> CellKey:
         """The key hash and cell key by which the store has a cell."""
         encoded = self._codec.encode(cell_id[0])
-        cell_key = encode_cell_key(cell_id[1], encoded.encoded)
-        if isinstance(cell_id, PageId):
-            cell_key = encode_page_key(cell_id.state, cell_id.number, cell_key)
-        return encoded.hash, cell_key
+        return encoded.hash, stored_cell_key(cell_id, encoded.encoded)
 
     def _id_of(self, cell_key: bytes) -> CellId:
         return decode_cell_id(cell_key, is_merging=self._is_merging)
