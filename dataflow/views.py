@@ -307,9 +307,10 @@ def as_list(contents: Sequence[Any] | LargeContents, what: str) -> Sequence[Any]
         what: names the side input in an error.
     """
     del what
-    # Pairs that can be looked up are of a pipeline that saw them otherwise, before it was updated.
-    is_known = isinstance(contents, LargeSequence) or not isinstance(contents, LargeContents)
-    return ViewSequence(contents if is_known else list(contents))
+    if isinstance(contents, LargeContents) and not isinstance(contents, LargeSequence):
+        # Of a pipeline that saw it otherwise, before it was updated.
+        contents = list(contents)
+    return ViewSequence(contents)
 
 
 def as_iterable(contents: Sequence[Any] | LargeContents, what: str) -> Iterable[Any]:

@@ -127,8 +127,8 @@ class AsList(SideInput):
     """All elements of the window, as a sequence; their order means nothing.
 
     It is a `Sequence` that is indexed, iterated and compared like a list, whether it is large or small; what needs a
-    `list`, such as `json.dumps`, is given ``list(view)``.  Of a large view the elements are read where they are used, as
-    long as the call lasts that it is given to: in a stream, and in batch where it does not fit.
+    `list`, such as `json.dumps`, is given ``list(view)``.  Of a large view the elements are read where they are used,
+    as long as the call lasts that it is given to: in a stream, and in batch where it does not fit.
     """
 
     form = ViewForm.SEQUENCE

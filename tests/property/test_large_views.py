@@ -65,8 +65,8 @@ def asked(x: Any, view: Any) -> Any:
 def check_sequence(view: ViewSequence) -> None:
     """It is what the list is, wherever and however it is asked."""
     all_of_it, count = list(view), len(view)
-    assert view == all_of_it == view.copy() == view + []
-    assert [1, *all_of_it] == [1] + view != view
+    assert view == all_of_it == view.copy() == view.__add__([])
+    assert [1, *all_of_it] == view.__radd__([1]) != view
     assert count == len(all_of_it)
     assert list(map(repr, reversed(view))) == list(map(repr, all_of_it[::-1]))
     for place in (0, 1, count // 2, count - 1, -1, -count, count, -count - 1):

@@ -171,16 +171,9 @@ def go_over(cluster: Cluster, new: df.Pipeline, update: Update) -> None:
 
 
 def updated(
-    source: df.Source,
-    shape: Shape,
-    branches: tuple[Sequence[str], Sequence[str]],
-    *,
-    seed: int,
-    crash_rate: float,
-    rounds: int,
+    old: df.Pipeline, new: df.Pipeline, *, seed: int, crash_rate: float, rounds: int
 ) -> Cluster | None:
     """A run that was updated after so many rounds; None if it was done, or its input had ended."""
-    old, new = (built(source, shape, each) for each in branches)
     cluster = Cluster(old.graph(), seed, crash_rate)
     left = iter(range(rounds))
     cluster.run_until(lambda: next(left, None) is None)
@@ -228,7 +221,8 @@ def test_the_rows_are_those_of_a_pipeline_that_never_had_the_branch(
 ) -> None:
     """Whether the grouping has other input that may be retracted, or has none, and its state is converted."""
     source = scripted(script, disorder)
-    cluster = updated(source, shape, branches, seed=seed, crash_rate=crash_rate, rounds=rounds)
+    old, new = (built(source, shape, each) for each in branches)
+    cluster = updated(old, new, seed=seed, crash_rate=crash_rate, rounds=rounds)
     assume(cluster is not None)
     assert cluster is not None
     check_rows(cluster, built(source, shape, branches[1]), seed)
@@ -240,7 +234,8 @@ LONG = [[(second * 7 % 100, second)] for second in range(60)]
 def long(shape: Shape, seed: int, branch: str = "lows") -> None:
     """A run that has emitted much when it is updated, by small steps, and has much to read yet."""
     source = scripted(LONG, 0)
-    cluster = updated(source, shape, ([branch], []), seed=seed, crash_rate=0.0, rounds=60)
+    old, new = (built(source, shape, each) for each in ([branch], []))
+    cluster = updated(old, new, seed=seed, crash_rate=0.0, rounds=60)
     assert cluster is not None
     check_rows(cluster, built(source, shape, []), seed)
 

@@ -140,14 +140,16 @@ class GroupAlsoByWindow:
         return effects
 
     def retract_standing(
-        self, cells: MutableMapping[CellId, Cell], retracted: Iterable[CellId]
+        self, cells: MutableMapping[CellId, Cell], retracted: Iterable[CellId], clocks: Clocks
     ) -> Effects:
         """Retract the standing panes of some cells, which stay as they are.
 
         Args:
             cells: of the grouping; not changed.
             retracted: the cells whose panes are retracted; those that are not there have none.
+            clocks: the clocks.
         """
+        del clocks
         effects = Effects()
         for cell_id in retracted:
             cell = cells.get(cell_id)

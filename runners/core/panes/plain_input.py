@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from runners.core.ground.cells import NOTHING, Cell, CellId, Effects, EmittedPane, WindowState
+from runners.core.ground.conversion import Conversion
 from runners.core.panes.merging_cells import Regrouper
 from runners.core.panes.window_lifecycle import WindowLifecycle, clear, free
 from runners.core.partials.folding import Accumulation
@@ -25,7 +26,7 @@ from windowing.pane import NO_FIRING
 from windowing.window import Window
 
 
-class PlainInput:
+class PlainInput(Conversion):
     """Leads the windows of one grouping over; it keeps configuration only, and no state.
 
     Args:
@@ -50,12 +51,6 @@ class PlainInput:
         """Fire the windows that have changed since they emitted, whether their trigger is ready or not.
 
         Without that, a window of which nothing is left would have to retract what it has emitted later on.
-
-        Args:
-            cells: of the grouping; changed in place.
-            cell_ids: of those that may have changed.
-            effects: receives what is emitted, and what else changes.
-            clocks: the clocks.
         """
         for cell_id, window, state in _windows(cells, cell_ids):
             if not (state.emitted and (state.pending or len(state.emitted) > 1)):
@@ -64,14 +59,11 @@ class PlainInput:
             self._life.fire(cell_id[0], window, state, effects, clocks)
             self._life.fire_if_due(cells, cell_id, window, state, effects, clocks)
 
-    def convert(self, cells: MutableMapping[CellId, Cell], cell_ids: Iterable[CellId]) -> Effects:
-        """Make the state of windows that of a grouping whose input is never retracted; empty windows are deleted.
-
-        Args:
-            cells: of the grouping; changed in place.
-            cell_ids: of those to convert, each once; no retraction is on its way to them, and `fire_changed` has
-                nothing to do.
-        """
+    def convert(
+        self, cells: MutableMapping[CellId, Cell], cell_ids: Iterable[CellId], clocks: Clocks
+    ) -> Effects:
+        """Make the state of windows that of a grouping whose input is never retracted; empty windows are deleted."""
+        del clocks
         effects = Effects()
         size = self._accumulation.shrinking.size
         for cell_id, window, state in _windows(cells, cell_ids):

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from dataflow.canonical_keys import PLAIN_TYPES, CanonicalKeys
+from dataflow.element_digests import element_digest
 from dataflow.errors import KeyEncodingError
 from dataflow.graph import PipelineGraph, SideInputs, StatefulParDo, TransformNode
 from runners.core.ground.bundle import Bundle
@@ -24,6 +25,30 @@ from windowing.window import GLOBAL_WINDOW, Window
 Input = tuple[Any, int, PaneInfo, int]
 
 _sign = itemgetter(3)
+
+
+def without_retracted(inputs: Iterable[Input]) -> list[Input]:
+    """Elements that wait, without those that are retracted by others of them; in their order.
+
+    A retraction stays whose element is not among them.
+
+    Args:
+        inputs: of one key or shard, in the order in which they came.
+    """
+    left: dict[int, Input] = {}
+    there: dict[int, list[int]] = {}
+    for number, each in enumerate(inputs):
+        value, timestamp_us, _, sign = each
+        same = there.setdefault(element_digest((timestamp_us, value)), [])
+        found = next((other for other in same if left[other][0] == value), None)
+        if sign < 0 and found is not None:
+            same.remove(found)
+            del left[found]
+            continue
+        if sign > 0:
+            same.append(number)
+        left[number] = each
+    return list(left.values())
 
 
 class StatefulInputs:

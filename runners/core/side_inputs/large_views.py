@@ -115,17 +115,15 @@ class PairsByKey(LargePairs):
         return self._paged.following
 
 
-def is_read_in_passing(known: Paged, form: ViewForm | None) -> bool:
-    """Whether a view in pages is read page by page; otherwise it is in memory, all of it, as a list.
+def is_read_in_passing(known: PagedBag, form: ViewForm | None) -> bool:
+    """Whether a view in a bag is read page by page; otherwise it is in memory, all of it, as a list.
 
     Args:
         known: the view.
         form: how it is seen, which may be another form than when it was stored.
     """
-    if form is ViewForm.SEQUENCE and isinstance(known, PagedBag):
-        # A bag that is not counted is of an earlier version of the pipeline, or of this package.
-        return isinstance(known, CountedBag)
-    return form in BAGS or not isinstance(known, PagedBag)
+    # A bag that is not counted is of an earlier version of the pipeline, or of this package.
+    return form in BAGS and (form is not ViewForm.SEQUENCE or isinstance(known, CountedBag))
 
 
 def contents_of(known: Paged, pages: PagesInPassing) -> LargeContents:

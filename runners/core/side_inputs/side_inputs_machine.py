@@ -34,10 +34,12 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
+import attrs
+
 from dataflow.element_digests import element_digest
 from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
-from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch
+from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch, unpaged
 from dataflow.serialization import dumps
 from dataflow.views import View, ViewPart, WithViews
 from runners.core.ground.cells import (
@@ -50,9 +52,10 @@ from runners.core.ground.cells import (
     PageId,
     TimerId,
 )
+from runners.core.ground.conversion import Conversion
 from runners.core.partials.folding import is_remembered
 from runners.core.partials.partial import Partial
-from runners.core.partials.stateful_inputs import Input
+from runners.core.partials.stateful_inputs import Input, without_retracted
 from runners.core.side_inputs.arriving_views import ArrivingView
 from runners.core.side_inputs.emitted_elements import (
     Entry,
@@ -109,6 +112,21 @@ _DIGEST_BYTES = 16
 _WINDOWS_MAX = 4_096
 
 
+def keeps_what_it_emits(graph: PipelineGraph, node: TransformNode) -> bool:
+    """Whether elements that were emitted beside side inputs are kept, until their windows expire.
+
+    Args:
+        graph: of the pipeline.
+        node: a `SideInputs`.
+    """
+    assert isinstance(node.operation, SideInputs)
+    (output,) = node.outputs.values()
+    if graph.pcollections[output].retracted_by is None:
+        return False
+    may_change = any(side.is_retracted or not side.fires_once for side in node.operation.sides)
+    return may_change or is_remembered(graph, node)
+
+
 class SideInputsMachine:
     """The state machine of one `SideInputs`; keeps configuration alone.
 
@@ -129,13 +147,11 @@ class SideInputsMachine:
         self.is_retracted = elements.retracted_by is not None
         #: Whether elements wait for the last pane that is on time.
         self.waits_for_end = is_replay or operation.waits_for_end
-        #: Whether what was emitted is kept, because it may be retracted with what it had been emitted with.
         is_retractable = graph.pcollections[output].retracted_by is not None
         #: Whether code behind it keeps what it returned for each element, until that is retracted.
         self.is_remembered = is_retractable and is_remembered(graph, node)
-        self.remembers = self.is_remembered or (
-            is_retractable and any(side.is_retracted or not side.fires_once for side in self.sides)
-        )
+        #: Whether what was emitted is kept, because it may be retracted with what it had been emitted with.
+        self.remembers = keeps_what_it_emits(graph, node)
         #: The side inputs of which elements that were emitted may have other versions than the newest.
         self.versioned = [number for number, side in enumerate(self.sides) if not side.is_retracted]
         lateness_us = self.strategy.allowed_lateness_us
@@ -168,6 +184,27 @@ class SideInputsMachine:
     def keep_in_memory(self) -> None:
         """Have nothing kept in pages, as at first; to be called between two sets of cells."""
         self.page_bytes, self.need_pages, self.let_go = None, all_are_there, None
+
+    @property
+    def plain_input(self) -> Conversion | None:
+        """Leads over shards whose elements will not be retracted any more; None: they never were."""
+        return _PlainElements(self) if self.is_retracted else None
+
+    def retract_standing(
+        self, cells: Cells, retracted: Iterable[CellId], clocks: Clocks
+    ) -> Effects:
+        """Retract the elements that some shards have emitted and keep, which they keep on keeping.
+
+        Args:
+            cells: by shard; not changed.
+            retracted: the cells of the shards.
+            clocks: the clocks.
+        """
+        step = _Step(self, cells, clocks)
+        for cell_id in retracted:
+            if not isinstance(cell_id, PageId):
+                step.retract_standing(cell_id)
+        return step.effects
 
     @property
     def is_merging(self) -> bool:
@@ -247,6 +284,31 @@ class SideInputsMachine:
                 hint="give the side input windows without pauses",
             )
         return min(found)
+
+
+class _PlainElements(Conversion):
+    """Leads the shards of side inputs over whose elements will not be retracted any more.
+
+    Args:
+        machine: of the side inputs, as they are.
+    """
+
+    def __init__(self, machine: SideInputsMachine) -> None:
+        self._machine = machine
+
+    def fire_changed(
+        self, cells: Cells, cell_ids: Iterable[CellId], effects: Effects, clocks: Clocks
+    ) -> None:
+        """Do nothing: an element that is retracted is retracted when that comes, or waits as it does."""
+        del cells, cell_ids, effects, clocks
+
+    def convert(self, cells: Cells, cell_ids: Iterable[CellId], clocks: Clocks) -> Effects:
+        """Keep elements by windows alone, if they are kept; those that wait go with their retractions."""
+        step = _Step(self._machine, cells, clocks)
+        for cell_id in [*cell_ids]:
+            if not isinstance(cell_id, PageId):
+                step.convert(cell_id)
+        return step.finish()
 
 
 class _Step:
@@ -403,6 +465,51 @@ class _Step:
         cell.engine_timers = TriggerTimers()
         self._release(cell_id)
 
+    @property
+    def effects(self) -> Effects:
+        """What it has emitted so far."""
+        return self._effects
+
+    def retract_standing(self, cell_id: CellId) -> None:
+        """Retract all that a shard has emitted and keeps."""
+        cell = self._cell(cell_id)
+        for window, entries in () if cell is None else cell.values.get(KEPT, {}).items():
+            places = tuple(enumerate(self._machine.side_windows(window)))
+            views_of = lru_cache(partial(self._views_of, cell_id, places))
+            for emitted, versions in _entries(entries):
+                # What code has returned for it is kept for whoever is still to retract it.
+                remembered = {
+                    label: [*found] for label, found in (emitted.remembered or {}).items()
+                }
+                again = attrs.evolve(emitted, remembered=remembered or None)
+                self._emit_kept(again, views_of(versions), -1)
+
+    def convert(self, cell_id: CellId) -> None:
+        """Have a shard as it is where elements are never retracted."""
+        cell = self._cell(cell_id)
+        if cell is None:
+            return
+        self._touch(cell_id, cell)
+        self._changed[cell_id] = {}
+        cell.engine_timers = TriggerTimers()
+        waiting, kept = cell.values.get(WAITING, {}), cell.values.get(KEPT, {})
+        for window, elements in list(waiting.items()):
+            left = without_retracted(elements)
+            drop_all([elements])
+            _unmeasured(cell, (WAITING, window))
+            waiting[window] = left
+            if not left:
+                del waiting[window]
+        is_kept = any(side.is_retracted for side in self._machine.sides)
+        for window, entries in list(kept.items()):
+            kept[window] = list(_entries(entries))
+            drop_all([entries])
+            _unmeasured(cell, (KEPT, window))
+            if not is_kept:
+                del kept[window]
+        if not is_kept:
+            cell.values.pop(USES, None)
+
     def finish(self) -> Effects:
         """Forget what has expired in cells that have changed, set their timers, and delete those that are empty."""
         for cell_id in self._changed:
@@ -472,7 +579,6 @@ class _Step:
     def _resize(self, cell_id: CellId, cell: KeyedState, page_bytes: int) -> None:
         """Put elements that wait, and views, into pages where they are large."""
         for name in (WAITING, KEPT):
-            kind = PagedMap if name == KEPT and self._machine.is_retracted else PagedBag
             part = cell.values.get(name, {})
             for window, elements in part.items():
                 if isinstance(elements, Paged):
@@ -482,6 +588,7 @@ class _Step:
                     nbytes = sizes.setdefault((name, window), SizeWatch()).nbytes(elements)
                     if nbytes is not None and nbytes > page_bytes:
                         pages, state = self._pages_of(cell_id, cell), _state(name, window)
+                        kind = PagedMap if isinstance(elements, dict) else PagedBag
                         part[window] = kind.of(elements, pages, state, nbytes, page_bytes)
         for pane, arriving in cell.values.get(ARRIVING, {}).items():
             place, form = pane[:2], self._machine.forms[pane[0]]
@@ -535,7 +642,7 @@ class _Step:
         if not isinstance(known, Paged):
             return known or self._machine.empty[place[0]]
         form = self._machine.forms[place[0]]
-        if not is_read_in_passing(known, form):
+        if isinstance(known, PagedBag) and not is_read_in_passing(known, form):
             if known.made is None:
                 known.made = View(list(known))
             made: View = known.made
@@ -825,6 +932,15 @@ class _Step:
         for window in values.get(WAITING, {}):
             at_us += [_end_us(each) for each in machine.side_windows(window)]
         return min(each for each in at_us if each > self._watermark_us)
+
+
+def _entries(entries: Any) -> Iterator[Entry]:
+    """The elements of a window that are kept, whether they are found by digests or not."""
+    if isinstance(entries, list | PagedBag):
+        yield from entries
+    else:
+        for found in unpaged(entries).values():
+            yield from found
 
 
 def _state(name: str, place: Any, version: int = 0) -> tuple[Any, ...]:

@@ -28,9 +28,9 @@ from dataflow.graph import SideInputs, StatefulParDo
 from dataflow.metric_updates import RunningAs
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
+from runners.core.ground.conversion import Conversion
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
-from runners.core.panes.plain_input import PlainInput
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
 from runners.core.partials.partial import Partial
@@ -104,19 +104,18 @@ class GroupingStage:
         self.executor = StageExecutor(plan, stage, tries=tries)
         #: Runs what is retired of the stage; None where nothing is.
         self._retired: StageExecutor | None = None
-        #: Leads windows over whose input will not be retracted any more; None where nothing is to be led.
-        self._plain_input: PlainInput | None = None
+        #: Leads state over whose input will not be retracted any more; None where nothing is to be led.
+        self._plain_input: Conversion | None = None
         self._is_converting = False
         if plan.retirement is not None:
             edges, ends = plan.retirement.edges, plan.retirement.ends
             parts = divided(plan.graph, stage, edges, ends)
             both = attrs.evolve(plan, graph=parts.graph)
             self.executor = StageExecutor(both, parts.going_on, tries=tries)
-            if isinstance(self.machine, GroupAlsoByWindow):
-                if parts.retired is not None:
-                    self._retired = StageExecutor(both, parts.retired, tries=tries)
-                if stage.name in plan.retirement.converted:
-                    self._plain_input = self.machine.plain_input
+            if parts.retired is not None and not isinstance(self.machine, StatefulDoFnMachine):
+                self._retired = StageExecutor(both, parts.retired, tries=tries)
+            if stage.name in plan.retirement.converted:
+                self._plain_input = self.machine.plain_input
             self._is_converting = plan.retirement.is_converting
         self._trial: Trial | None = None
         self._tries = tries
@@ -279,7 +278,7 @@ class GroupingStage:
         if self._is_converting:
             assert plain_input is not None
             with self._naming_failures(), RunningAs(self.root.label):
-                return Step(plain_input.convert(cells, cell_ids))
+                return Step(plain_input.convert(cells, cell_ids, clocks))
         step = Step()
         if self._retired is not None:
             step = self._retract_standing(self._retired, cells, cell_ids, clocks)
@@ -320,10 +319,11 @@ class GroupingStage:
         retracted: Iterable[CellId],
         clocks: StageClocks,
     ) -> Step:
-        assert isinstance(self.machine, GroupAlsoByWindow)
+        assert not isinstance(self.machine, StatefulDoFnMachine)
         with self._naming_failures(), RunningAs(self.root.label):
-            effects = self.machine.retract_standing(cells, retracted)
-        return Step(outputs=retired.process(effects.bundle(), clocks))
+            effects = self.machine.retract_standing(cells, retracted, clocks)
+        outputs = raising_unread(lambda: retired.process(effects.bundle(), clocks))
+        return Step(outputs=outputs)
 
     def _executors(self) -> list[StageExecutor]:
         return [each for each in (self.executor, self._retired) if each is not None]

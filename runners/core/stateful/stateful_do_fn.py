@@ -41,6 +41,7 @@ from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there, name_of_pages
 from runners.core.stateful.keyed_state import KeyedState, spec_name
+from runners.core.stateful.plain_elements import PlainElements
 from runners.core.stateful.stateful_invoker import Call, StatefulInvoker
 from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
@@ -86,6 +87,8 @@ class StatefulDoFnMachine:
         self.timers, self.states = signature.timers, signature.states
         self.is_time_sorted = is_time_sorted or node.operation.is_time_sorted
         self.is_retracted = is_retracted
+        #: Leads over cells whose input will not be retracted any more; None: it never was.
+        self.plain_input = PlainElements() if is_retracted else None
         self._can_hold = signature.can_hold
         self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
         #: How large a page is; None: nothing is put into pages.

@@ -15,14 +15,16 @@ import attrs
 
 from dataflow.graph import (
     AssignWindows,
-    Group,
     KeyedOperation,
     PipelineGraph,
     Read,
+    SideInputs,
+    StatefulParDo,
     TransformNode,
     WriteTable,
 )
 from dataflow.table import TableSpec
+from runners.core.side_inputs.side_inputs_machine import keeps_what_it_emits
 from runners.core.stages.plan import Edge, ExecutionPlan, Retirement, Stage
 from runners.core.stages.retirement import divided, edges_of
 from runners.millwheel.store.port import JobRow, StateCounts
@@ -224,7 +226,10 @@ def plan_retraction(
         EmptiedTable(table=spec, rows=own[name], is_dropped=name not in written)
         for name, spec in specs.items()
     ]
-    notes = [*_notes_on_new_ways(former.graph, new, kept)]
+    notes = [
+        *_notes_on_new_ways(former.graph, new, kept),
+        *_notes_on_stateful_do_fns(former, converted),
+    ]
     retraction = Retraction(
         edges=edges, standing=standing, emptied=emptied, converted=converted, notes=notes
     )
@@ -273,11 +278,19 @@ def _notes_on_new_ways(
                 )
 
 
+def _notes_on_stateful_do_fns(former: ExecutionPlan, converted: Collection[str]) -> Iterator[str]:
+    """Yield a note for each stateful DoFn that keeps its state, and has to take back what it can itself."""
+    for name in sorted(converted):
+        if isinstance(former.stages[name].root.operation, StatefulParDo):
+            yield (
+                f"{name}: a stateful DoFn has seen what is retracted, and is given the retractions; its state has of it "
+                "what its process does not take back, and what it has emitted is final"
+            )
+
+
 def _has_standing(graph: PipelineGraph, root: TransformNode) -> bool:
     """Whether a read or grouping knows what it has emitted."""
-    if not isinstance(root.operation, Group):
-        return False
-    return graph.pcollections[root.inputs[0]].strategy.is_retracting
+    return _why_unknown(graph, root) is None
 
 
 def _name_of(
@@ -348,17 +361,10 @@ def _standing_of(
         gone=[*_first_gone(former.graph, retired, names)] or [name],
         cells=counts.cells.get(name, 0),
     )
-    if not isinstance(root.operation, Group):
-        what = "a read" if isinstance(root.operation, Read) else "a stateful DoFn or side inputs"
-        return attrs.evolve(
-            found, is_retracted=False, remains=f"nothing is kept of what {what} has emitted"
-        )
+    remains = _why_unknown(former.graph, root)
+    if remains is not None:
+        return attrs.evolve(found, is_retracted=False, remains=remains)
     strategy = former.graph.pcollections[root.inputs[0]].strategy
-    if not strategy.is_retracting:
-        mode = strategy.accumulation_mode.value
-        return attrs.evolve(
-            found, is_retracted=False, remains=f"panes that are {mode} are not retracted"
-        )
     if former.graph.pcollections[_end_of(former.graph, ends[0])].retracted_by is None:
         return attrs.evolve(
             found, is_retracted=False, remains="what is written down as a change is not retracted"
@@ -371,6 +377,26 @@ def _standing_of(
         remains = f"windows that ended before {to_datetime(expired_us):%Y-%m-%d %H:%M:%S} have expired, and stay"
         return attrs.evolve(found, remains=remains)
     return found
+
+
+def _why_unknown(graph: PipelineGraph, root: TransformNode) -> str | None:
+    """Why it is not known what a read or grouping has emitted; None: it is."""
+    operation = root.operation
+    if isinstance(operation, Read):
+        return "nothing is kept of what a read has emitted"
+    if isinstance(operation, StatefulParDo):
+        return (
+            "what a stateful DoFn has emitted is final, and its state does not say what that was; "
+            "nor can it forget elements that made it what it is"
+        )
+    if isinstance(operation, SideInputs):
+        if keeps_what_it_emits(graph, root):
+            return None
+        return "elements beside side inputs whose panes do not retract each other are not kept"
+    strategy = graph.pcollections[root.inputs[0]].strategy
+    if strategy.is_retracting:
+        return None
+    return f"panes that are {strategy.accumulation_mode.value} are not retracted"
 
 
 def _end_of(graph: PipelineGraph, label: str) -> int:

@@ -137,11 +137,16 @@ def _other_input(parts: Mapping[str, str]) -> str:
             "its input might be retracted, and cannot be any more; an update with retract_removed retracts what is "
             "to go, and keeps the rest"
         )
-    return "its input might be retracted, and cannot be any more, and retractions may be waiting in its state"
+    return (
+        "its input might be retracted, and cannot be any more; an update with retract_removed has it take back what is "
+        "to go, and keeps the rest"
+    )
 
 
 def becomes_plain(plan: ExecutionPlan, name: str, old: StateShape | None, new: StateShape) -> bool:
-    """Whether code of a new shape can read the state of a grouping if its input is never retracted any more.
+    """Whether code of a new shape can read state, when it is converted, if its input is never retracted any more.
+
+    What a stateful DoFn has of its own is as it is: it has seen the retractions, and has taken them back itself.
 
     Args:
         plan: the pipeline with the old shape.
@@ -152,8 +157,11 @@ def becomes_plain(plan: ExecutionPlan, name: str, old: StateShape | None, new: S
     root = plan.stages[name].root
     if old is None or old.parts.get(_INPUT) != _MAY_BE_RETRACTED:
         return False
-    if not isinstance(root.operation, Group) or new.parts.get(_INPUT) != _NEVER_RETRACTED:
+    if new.parts.get(_INPUT) != _NEVER_RETRACTED:
         return False
+    if not isinstance(root.operation, Group):
+        parts = {**old.parts, _INPUT: _NEVER_RETRACTED, _WINDOW_FN: _window_fn(plan.graph, root)}
+        return not attrs.evolve(old, parts=parts).unreadable(new)
     emits_changes = Accumulation.of(plan.graph, root).of_plain_input().emits_changes
     if emits_changes != (_EMITS in new.parts):
         return False

@@ -1,6 +1,7 @@
 """What the plan of an update retracts, empties and refuses, and by which versions the job goes over."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -222,7 +223,7 @@ def test_panes_are_retracted_by_a_version_of_its_own() -> None:
     assert [each.name for each in world.store.result_tables("job")] == ["sums"]
 
 
-def mixed(*branches: str, is_stateful: bool = False) -> Build:
+def _mixed(*branches: str, is_stateful: bool = False) -> Build:
     """What is read and the panes of branches, counted together; or seen by a DoFn with state."""
 
     class Seen(df.DoFn):
@@ -246,11 +247,14 @@ def mixed(*branches: str, is_stateful: bool = False) -> Build:
     return built
 
 
-def test_a_grouping_that_is_never_retracted_any_more_is_converted() -> None:
+@pytest.mark.parametrize("is_stateful", [False, True])
+def test_what_is_never_retracted_any_more_is_converted(*, is_stateful: bool) -> None:
     """By one more version, after the one that retracts; all ranges have to come to their end in both."""
+    mixed = partial(_mixed, is_stateful=is_stateful)
     world = World(mixed("lows"))
     world.commit("total", cells=[CellWrite("total", 7, b"a", b"")])
     planned = world.plan_of(mixed())
+    assert ("a stateful DoFn has seen what is retracted" in str(planned)) == is_stateful
     assert planned.losing == []
     assert "lows: its panes are retracted from total" in str(planned)
     assert "total: its input cannot be retracted any more, so its state is converted" in str(
@@ -271,33 +275,25 @@ def test_a_grouping_that_is_never_retracted_any_more_is_converted() -> None:
 
 
 def test_a_grouping_that_has_other_input_that_may_be_retracted_is_not_converted() -> None:
-    planned = World(mixed("lows", "tops")).plan_of(mixed("tops"))
+    planned = World(_mixed("lows", "tops")).plan_of(_mixed("tops"))
     assert planned.retraction is not None
     assert (planned.retraction.converted, planned.losing) == (frozenset(), [])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "is_stateful", "why"),
-    [
-        (["lows"], [], True, "retractions may be waiting in its state"),
-        ([], ["lows"], False, "does not say of which values it is made"),
-    ],
-)
-def test_what_cannot_be_converted_begins_anew(
-    old: Sequence[str], new: Sequence[str], is_stateful: bool, why: str
-) -> None:
+@pytest.mark.parametrize("is_stateful", [False, True])
+def test_what_cannot_be_converted_begins_anew(*, is_stateful: bool) -> None:
     """With the reason, and not without permission."""
-    world = World(mixed(*old, is_stateful=is_stateful))
+    world = World(_mixed(is_stateful=is_stateful))
     world.commit("total", cells=[CellWrite("total", 7, b"a", b"")])
-    with pytest.raises(UpdateRefusedError, match=why):
-        world.opened(mixed(*new, is_stateful=is_stateful), world.update())
+    with pytest.raises(UpdateRefusedError, match="does not say of which values it is made"):
+        world.opened(_mixed("lows", is_stateful=is_stateful), world.update())
 
 
 def test_where_nothing_is_retracted_the_plan_has_how_to_keep_the_state() -> None:
-    world = World(mixed("lows"))
+    world = World(_mixed("lows"))
     world.commit("total", cells=[CellWrite("total", 7, b"a", b"")])
     with pytest.raises(UpdateRefusedError, match="an update with retract_removed retracts"):
-        world.opened(mixed(), Update(allow_loss=["lows"]))
+        world.opened(_mixed(), Update(allow_loss=["lows"]))
 
 
 def test_a_mark_of_another_retraction_does_not_count() -> None:
