@@ -34,7 +34,7 @@ from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
 from dataflow.io.parquet_files import ParquetSplit
 from dataflow.io.text_files import FileSplit
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
-from dataflow.paged_state import JoinedBag, PagedBag, PagedList, PagedMap
+from dataflow.paged_state import CountedBag, JoinedBag, PagedBag, PagedList, PagedMap
 from dataflow.record_ids import record_digest
 from dataflow.rows import row_class
 from dataflow.serialization import dumps, loads
@@ -380,6 +380,7 @@ VALUES: dict[str, Any] = {
     "view part": ViewPart([("k", 1)], 1_000),
     "with views": WithViews("x", (View([1]), View([]))),
     "paged bag": PagedBag(2, ["z"]),
+    "counted bag": CountedBag(2, ["z"], [3, 5]),
     "joined bag": JoinedBag(2, ["z"], 1, [(("bag", 1), 0, 1), (("bag", 2), 0, 3)]),
     "paged map": PagedMap(3, 4, 5, 99, {}),
     "paged list": PagedList(),
