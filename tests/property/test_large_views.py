@@ -3,6 +3,7 @@
 The cells are a real `CellCache`, over a store that is a dict, with a journal that is compacted when an event says so.
 """
 
+import itertools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -607,10 +608,12 @@ def never_end(patch: Patch) -> None:
 
 def count_from_one(patch: Patch) -> None:
     """Each place is that of the element after it, but on the first page."""
-    starts = CountedBag.starts.fget
-    assert starts is not None
-    shifted = property(lambda bag: [0, *(each - 1 for each in starts(bag)[1:])])
-    patch.setattr(CountedBag, "starts", shifted)
+
+    def shifted(bag: CountedBag) -> list[int]:
+        found = list(itertools.accumulate(bag.counts, initial=0))
+        return [0, *(each - 1 for each in found[1:])]
+
+    patch.setattr(CountedBag, "starts", property(shifted))
 
 
 MUTATIONS = [

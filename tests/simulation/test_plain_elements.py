@@ -104,14 +104,14 @@ def built(
     p = df.Pipeline(DirectRunner(bundle_records=3))
     pairs = p | "read" >> df.Read(source) | "pair" >> df.Map(lambda value: (value % 5, value))
     inputs = [pairs | "windows" >> shape.windows()]
-    for name in branches:
-        inputs.append(
-            pairs
-            | f"{name} windows" >> corrected_at_once(df.FixedWindows(10 * len(name)))
-            | name >> df.CombinePerKey(sum)
-            | f"{name} values" >> df.MapTuple(lambda key, value: (key + key % 2 * 4, -value - 1))
-            | f"windows of {name}" >> shape.windows()
-        )
+    inputs += [
+        pairs
+        | f"{name} windows" >> corrected_at_once(df.FixedWindows(10 * len(name)))
+        | name >> df.CombinePerKey(sum)
+        | f"{name} values" >> df.MapTuple(lambda key, value: (key + key % 2 * 4, -value - 1))
+        | f"windows of {name}" >> shape.windows()
+        for name in branches
+    ]
     together = inputs | "flatten" >> df.Flatten()
     if shape.sees.startswith("counts"):
         fn = Counts() if shape.sees == "counts" else CountsInOrder()
@@ -233,7 +233,11 @@ def test_what_a_removed_step_beside_side_inputs_has_emitted_is_retracted(
 
 def _retract_nothing(patch: Patch) -> None:
     """What the step has emitted stays."""
-    patch.setattr(SideInputsMachine, "retract_standing", lambda machine, cells, *_: machine.add(cells, [], _[1]))
+
+    def nothing(machine: SideInputsMachine, cells: Any, _: Any, clocks: Any) -> Any:
+        return machine.add(cells, [], clocks)
+
+    patch.setattr(SideInputsMachine, "retract_standing", nothing)
 
 
 def _keep_all_that_waits(patch: Patch) -> None:
@@ -262,6 +266,10 @@ def test_breakages_are_found(
     mutation: Callable[[Patch], None], shape: Shape, how: Any, monkeypatch: Patch
 ) -> None:
     mutation(monkeypatch)
-    with pytest.raises((AssertionError, AttributeError, DataflowError, SimulationError)):
+
+    def check_all() -> None:
         for seed in range(4):
             long(shape, seed, **how)
+
+    with pytest.raises((AssertionError, AttributeError, DataflowError, SimulationError)):
+        check_all()

@@ -283,8 +283,8 @@ def _notes_on_stateful_do_fns(former: ExecutionPlan, converted: Collection[str])
     for name in sorted(converted):
         if isinstance(former.stages[name].root.operation, StatefulParDo):
             yield (
-                f"{name}: a stateful DoFn has seen what is retracted, and is given the retractions; its state has of it "
-                "what its process does not take back, and what it has emitted is final"
+                f"{name}: a stateful DoFn has seen what is retracted, and is given the retractions; "
+                "what its process does not take back stays in its state, and what it has emitted is final"
             )
 
 
