@@ -49,7 +49,7 @@ class Counts(df.DoFn):
 
 
 class CountsInOrder(Counts):
-    """The same, of elements that wait until the watermark has passed them."""
+    """Counts elements that wait until the watermark has passed them."""
 
     requires_time_sorted_input = True
 

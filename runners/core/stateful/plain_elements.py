@@ -1,6 +1,6 @@
 """PlainElements: a stateful DoFn whose input may have been retracted so far, and will not be any more.
 
-What the DoFn has of its own stays: it has seen the retractions (`DoFn.handles_retractions`), and has taken back itself
+What the DoFn has of its own stays: it has seen the retractions (`DoFn.handles_retractions`), and has undone itself
 what it could.  Of elements that wait until they are in order those go that are retracted by others that wait.
 
 ADR 0069.

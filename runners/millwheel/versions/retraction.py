@@ -279,12 +279,12 @@ def _notes_on_new_ways(
 
 
 def _notes_on_stateful_do_fns(former: ExecutionPlan, converted: Collection[str]) -> Iterator[str]:
-    """Yield a note for each stateful DoFn that keeps its state, and has to take back what it can itself."""
+    """Yield a note for each stateful DoFn that keeps its state, and has to undo what it can itself."""
     for name in sorted(converted):
         if isinstance(former.stages[name].root.operation, StatefulParDo):
             yield (
                 f"{name}: a stateful DoFn has seen what is retracted, and is given the retractions; "
-                "what its process does not take back stays in its state, and what it has emitted is final"
+                "what its process does not undo stays in its state, and what it has emitted is final"
             )
 
 

@@ -132,13 +132,8 @@ def _other_input(parts: Mapping[str, str]) -> str:
     """Why state cannot be read of a computation whose input may be retracted, and might not, or the other way round."""
     if parts[_INPUT] == _MAY_BE_RETRACTED:
         return "its input may be retracted from here on, and what it has does not say of which values it is made"
-    if "combine_fn" in parts:
-        return (
-            "its input might be retracted, and cannot be any more; an update with retract_removed retracts what is "
-            "to go, and keeps the rest"
-        )
     return (
-        "its input might be retracted, and cannot be any more; an update with retract_removed has it take back what is "
+        "its input might be retracted, and cannot be any more; an update with retract_removed retracts what is "
         "to go, and keeps the rest"
     )
 
@@ -146,7 +141,7 @@ def _other_input(parts: Mapping[str, str]) -> str:
 def becomes_plain(plan: ExecutionPlan, name: str, old: StateShape | None, new: StateShape) -> bool:
     """Whether code of a new shape can read state, when it is converted, if its input is never retracted any more.
 
-    What a stateful DoFn has of its own is as it is: it has seen the retractions, and has taken them back itself.
+    What a stateful DoFn has of its own is as it is: it has seen the retractions, and has undone itself what was retracted.
 
     Args:
         plan: the pipeline with the old shape.
