@@ -236,6 +236,29 @@ class PagedBag(Paged):
         if self.since < self.size:
             yield self._state, self.since, self.size
 
+    def taken(self, pages_max: int) -> tuple[list[Any], Any]:
+        """Remove the first values; returns them, and what stands for the rest: a bag, or a list if nothing is left.
+
+        Args:
+            pages_max: how many pages to remove, at least 1; the values behind all pages go with the last one.
+        """
+        found: list[Any] = []
+        runs = list(self._all_runs())
+        while runs and pages_max:
+            name, first, end = runs.pop(0)
+            count = min(pages_max, end - first)
+            pages_max -= count
+            numbers = range(first, first + count)
+            found += chain.from_iterable(self._pages.read(name, numbers))
+            self._pages.drop(name, numbers)
+            if first + count < end:
+                runs.insert(0, (name, first + count, end))
+        if not runs:
+            return [*found, *self.last], []
+        rest = JoinedBag(self.size, self.last, self.size, runs)
+        rest.bind(self._pages, self._state)
+        return found, rest
+
     def resize(self, page_bytes: int) -> Any:
         """Make a page of the last values, if there are enough of them."""
         nbytes = self._watch.nbytes(self.last)

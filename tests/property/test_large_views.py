@@ -32,6 +32,7 @@ from runners.stored.cells import decode_cell, encode_cell
 from runners.testing.scripted_source import ScriptedSource
 from tests.effort import costly
 from windowing.pane import NO_FIRING, PaneInfo
+from windowing.time_domain import TimeDomain
 from windowing.window import Window
 
 Patch = pytest.MonkeyPatch
@@ -103,6 +104,8 @@ class Engine:
     reads: int = 0
     #: The most bytes of cells that were in memory when one was read.
     most_bytes: int = 0
+    #: The most elements that one step with timers has emitted.
+    most_fired: int = 0
     fails: bool = False
     #: Whether views come as a whole, where others come in parts.
     takes_whole: bool = False
@@ -183,15 +186,22 @@ class Engine:
             for shard in ([hash(value[1]) % SHARDS] if value[0] is None else range(SHARDS))
         ]
         self.cells.need([(key, None) for key, *_ in partials])
-        return self._note(self.stage.add(self.cells, partials, self._clocks()))
+        dead = self._note(self.stage.add(self.cells, partials, self._clocks()))
+        return dead + self._fire(lambda timer, _: timer[2] is TimeDomain.PROCESSING)
 
     def advance(self, to_us: int) -> list[Any]:
-        self.watermark_us, dead = max(self.watermark_us, to_us), list[Any]()
-        while due := [each for each, at_us in self.timers.items() if at_us <= self.watermark_us]:
+        self.watermark_us = max(self.watermark_us, to_us)
+        return self._fire(lambda _, at_us: at_us <= self.watermark_us)
+
+    def _fire(self, is_due: Callable[[TimerId, int], bool]) -> list[Any]:
+        dead = list[Any]()
+        while due := [each for each, at_us in self.timers.items() if is_due(each, at_us)]:
             for each in due:
                 del self.timers[each]
             self.cells.need([cell_id for cell_id, *_ in due])
+            before = len(self.found)
             dead += self._note(self.stage.fire_timers(self.cells, due, self._clocks()))
+            self.most_fired = max(self.most_fired, len(self.found) - before)
         return dead
 
     def _clocks(self) -> StageClocks:
@@ -294,7 +304,8 @@ def answers(engine: Engine, events: Sequence[tuple[Any, ...]]) -> list[Any]:
                 for where, what in wrong
                 for each in (what.value if isinstance(what, LateElement) else [what])
             )
-        found.append((list(engine.found), wrong))
+        # Elements that have waited may go on window by window, or some of each.
+        found.append((sorted(map(repr, engine.found)), sorted(map(str, wrong))))
         engine.found.clear()
     return found
 
@@ -303,6 +314,7 @@ def check(form: str, events: Sequence[tuple[Any, ...]], bytes_max: int, **how: A
     plain = answers(Engine.of(form, None, takes_whole=True, **how), events)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(side_inputs_machine, "FEW", 1)
+        patch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
         engine = Engine.of(form, 30, bytes_max=bytes_max, **how)
         assert plain == answers(engine, events)
     assert engine.pages() == set(), "pages are left"
@@ -460,6 +472,24 @@ def test_what_is_scanned_again_is_read_as_far_as_it_is_not_in_memory(
     assert (share == 1) == (mutation is scanned_once)
 
 
+def test_elements_that_have_waited_go_on_in_parts(monkeypatch: Patch) -> None:
+    """All of them once, also those that come meanwhile, and with their view, though its window is over."""
+    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 2)
+    engine = Engine.of(
+        "dict", 1_000, lambda x, view: (x, view["k"]), bytes_max=20_000, waits_for_end=True
+    )
+    engine.add(WINDOWS[0], (0, [("k", 1)]))
+    for start in range(0, 6_000, 100):
+        engine.add(WINDOWS[0], *((None, each) for each in range(start, start + 100)))
+        engine.compact()
+    assert engine.advance(SIZE_US) == []
+
+    assert sorted(engine.found) == [(each, 1) for each in range(6_000)]
+    assert 100 < engine.most_fired < 3_000
+    assert not engine.pages()
+    assert not engine.cells
+
+
 def test_a_small_view_is_a_dict_and_has_no_pages() -> None:
     engine = Engine.of("dict", PAGE_BYTES, lambda _, view: type(view), bytes_max=0)
     engine.add(WINDOWS[0], (0, PAIRS_MANY[:200]), (None, "x"))
@@ -606,6 +636,19 @@ def never_end(patch: Patch) -> None:
     patch.setattr(SideInputsMachine, "add", add)
 
 
+def forget_views_that_are_waited_for(patch: Patch) -> None:
+    """An element that goes on in a step to come sees nothing."""
+    forget = side_inputs_machine._Step._forget_expired
+
+    def forgetting(step: Any, cell_id: Any, cell: Any) -> None:
+        waiting = cell.values.pop(side_inputs_machine.WAITING, None)
+        forget(step, cell_id, cell)
+        if waiting is not None:
+            cell.values[side_inputs_machine.WAITING] = waiting
+
+    patch.setattr(side_inputs_machine._Step, "_forget_expired", forgetting)
+
+
 def count_from_one(patch: Patch) -> None:
     """Each place is that of the element after it, but on the first page."""
 
@@ -617,6 +660,7 @@ def count_from_one(patch: Patch) -> None:
 
 
 MUTATIONS = [
+    forget_views_that_are_waited_for,
     count_from_one,
     forget_what_leaves,
     bring_back_what_has_gone,

@@ -143,6 +143,7 @@ def tiny_pages(monkeypatch: Patch) -> None:
     monkeypatch.setattr(spilled_groups, "PAGE_BYTES", 60)
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     monkeypatch.setattr(arriving_views, "FEW", 1)
+    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
 
 
 @costly(cells=len(FORMS))

@@ -216,6 +216,7 @@ def in_tiny_pages(patch: Patch) -> None:
     patch.setattr(backfill_end, "STEP_BYTES", 200)
     patch.setattr(side_inputs_machine, "FEW", 1)
     patch.setattr(arriving_views, "FEW", 1)
+    patch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
 
 
 def check_sides_in_pages() -> tuple[int, int]:

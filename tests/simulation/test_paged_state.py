@@ -199,6 +199,7 @@ def seen(value: int, view: list[int]) -> tuple[int, int]:
 def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatch: Patch) -> None:
     """Pages of what a shard has are read again, whoever takes it over, and go with it."""
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
+    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
     read, need = set[str](), CellCache.need_pages
 
     def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
@@ -255,6 +256,7 @@ def seen_now(total: tuple[int, int], thirds: Any, fifths: list[int]) -> tuple[in
 def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch: Patch) -> None:
     """What was emitted is read again by whoever takes a shard over, and goes with its window."""
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
+    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
     read, need = set[str](), CellCache.need_pages
 
     def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
@@ -300,6 +302,7 @@ def test_what_is_looked_up_is_what_the_direct_runner_finds(
     crash_rate: float, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
+    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
     read, forms, need = set[str](), set[type](), CellCache.need_pages
 
     def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:

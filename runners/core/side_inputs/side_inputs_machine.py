@@ -108,6 +108,9 @@ _FIRST: tuple[int, bytes | None] = (0, None)
 _NOTHING_CHANGED: Mapping[_Place, int] = {}
 _DIGEST_BYTES = 16
 
+#: How many pages of elements that have waited go on in one step.
+RELEASED_PAGES = 64
+
 #: The windows of elements whose side windows are remembered.
 _WINDOWS_MAX = 4_096
 
@@ -316,7 +319,7 @@ class _Step:
 
     def __init__(self, machine: SideInputsMachine, cells: Cells, clocks: Clocks) -> None:
         self._machine, self._cells = machine, cells
-        self._watermark_us = clocks.watermark_us
+        self._watermark_us, self._now_us = clocks.watermark_us, clocks.now_us
         machine.steps += 1
         self._effects = Effects()
         self._born: set[CellId] = set()
@@ -324,6 +327,8 @@ class _Step:
         self._begun: set[CellId] = set()
         #: The cells that have new panes, or of which time has passed; with the views before the panes.
         self._changed: dict[CellId, dict[_Place, View | Paged | None]] = {}
+        #: The cells of which elements have waited long enough, and go on in a step to come.
+        self._unfinished: set[CellId] = set()
         #: The views in pages that elements are emitted with, by cell, place and version; and their pages.
         self._given: dict[tuple[CellId, _Place, int], tuple[View, PagesInPassing]] = {}
         #: The versions that new views have; None: the next one.
@@ -447,7 +452,10 @@ class _Step:
             return
         elements = [(value, at, pane, sign) for ((_, value), at, pane, sign) in inputs]
         views = self._views(cell_id, places)
-        if views is not None:
+        cell = self._cells.get(cell_id)
+        # What comes after elements that are still to go on goes on after them: it may retract one.
+        is_behind = cell is not None and window in cell.values.get(WAITING, {})
+        if views is not None and not is_behind:
             self._emit(cell_id, window, elements, views)
             return
         waiting = self._part(cell_id, WAITING)
@@ -523,8 +531,10 @@ class _Step:
                 del cell.values[name]
             if cell_id in self._changed and cell.values:
                 self._set_timer(cell_id, cell, self._next_us(cell))
+                self._go_on(cell_id, cell)
             if not cell.values:
                 self._set_timer(cell_id, cell, None)
+                self._go_on(cell_id, cell)
                 del self._cells[cell_id]
                 if cell_id in self._born:
                     del self._effects.touched[cell_id]
@@ -769,11 +779,19 @@ class _Step:
         for window in list(waiting):
             places = tuple(enumerate(self._machine.side_windows(window)))
             views = self._views(cell_id, places)
-            if views is not None:
-                elements = waiting.pop(window)
-                self._emit(cell_id, window, list(elements), views)
-                drop_all([elements])
-                _unmeasured(cell, (WAITING, window))
+            if views is None:
+                continue
+            elements = waiting.pop(window)
+            if isinstance(elements, PagedBag):
+                if cell_id in self._unfinished:
+                    waiting[window] = elements
+                    continue
+                elements, rest = elements.taken(RELEASED_PAGES)
+                if rest:
+                    waiting[window] = rest
+                    self._unfinished.add(cell_id)
+            self._emit(cell_id, window, elements, views)
+            _unmeasured(cell, (WAITING, window))
 
     def _emit(
         self,
@@ -870,12 +888,29 @@ class _Step:
 
     def _set_timer(self, cell_id: CellId, cell: KeyedState, at_us: int | None) -> None:
         self._effects.timers[cell_id, GLOBAL_WINDOW, TimeDomain.EVENT] = at_us
-        cell.engine_timers = TriggerTimers(at_us)
+        cell.engine_timers = cell.engine_timers._replace(event_us=at_us)
+
+    def _go_on(self, cell_id: CellId, cell: KeyedState) -> None:
+        """Be called at once for elements that are to go on in another step, by a timer of processing time."""
+        known_us = cell.engine_timers.processing_us
+        at_us = self._now_us if cell_id in self._unfinished else None
+        if at_us != known_us:
+            self._effects.timers[cell_id, GLOBAL_WINDOW, TimeDomain.PROCESSING] = at_us
+            cell.engine_timers = cell.engine_timers._replace(processing_us=at_us)
 
     def _forget_expired(self, cell_id: CellId, cell: KeyedState) -> None:
         now_us, machine, values = self._watermark_us, self._machine, cell.values
         views, kept = values.get(VIEWS, {}), values.get(KEPT, {})
-        for place in [each for each in views if machine.expiry_us(*each) <= now_us]:
+        expired = [each for each in views if machine.expiry_us(*each) <= now_us]
+        if expired and WAITING in values:
+            # Elements that go on in a step to come, or wait for another view too, see it still.
+            waited = {
+                place
+                for window in values[WAITING]
+                for place in enumerate(machine.side_windows(window))
+            }
+            expired = [each for each in expired if each not in waited]
+        for place in expired:
             version = _version(cell, place)
             self._part(cell_id, VIEWS)
             values.get(VERSIONS, {}).pop(place, None)
@@ -922,7 +957,7 @@ class _Step:
             given[1].leave()
         drop_all([view])
 
-    def _next_us(self, cell: KeyedState) -> int:
+    def _next_us(self, cell: KeyedState) -> int | None:
         """When the cell has something to do next."""
         machine, values = self._machine, cell.values
         at_us = [machine.expiry_us(*place) for place in values.get(VIEWS, {})]
@@ -931,7 +966,7 @@ class _Step:
             at_us += [_end_us(window), machine.strategy.expiry_us(window)]
         for window in values.get(WAITING, {}):
             at_us += [_end_us(each) for each in machine.side_windows(window)]
-        return min(each for each in at_us if each > self._watermark_us)
+        return min((each for each in at_us if each > self._watermark_us), default=None)
 
 
 def _entries(entries: Any) -> Iterator[Entry]:

@@ -422,6 +422,28 @@ def test_windows_that_do_not_fit_are_refused(main: Any, side: Any, fact: str) ->
         elements | df.Map(lambda x, n: n, df.AsList(other))
 
 
+def test_an_element_that_waits_for_another_view_sees_one_whose_window_has_expired() -> None:
+    """The hour ends long after the minute that the element sees too."""
+    found: list[Any] = []
+    with df.Pipeline(runner="direct") as p:
+        read = p | TestStream().add_elements(
+            [df.TimestampedValue(each, 5) for each in ("x", "minute", "hour")]
+        ).advance_watermark_to(61).advance_watermark_to(3_000).advance_watermark_to(3_601)
+        minutes = read | "minutes" >> df.WindowInto(df.FixedWindows(60))
+        hours = read | "hours" >> df.WindowInto(df.FixedWindows(3_600))
+        (
+            minutes
+            | "elements" >> df.Filter(lambda each: each == "x")
+            | df.Map(
+                lambda each, one, other: found.append((each, *one, *other)),
+                df.AsList(minutes | "of minute" >> df.Filter(lambda each: each == "minute")),
+                df.AsList(hours | "of hour" >> df.Filter(lambda each: each == "hour")),
+            )
+        )
+
+    assert found == [("x", "minute", "hour")]
+
+
 def test_collections_of_two_pipelines_are_refused() -> None:
     other = df.Pipeline() | df.Create([1])
     with pytest.raises(df.PipelineError, match=r"side input 1 of .* of another pipeline"):
