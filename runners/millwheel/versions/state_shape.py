@@ -141,7 +141,7 @@ def _other_input(parts: Mapping[str, str]) -> str:
 def becomes_plain(plan: ExecutionPlan, name: str, old: StateShape | None, new: StateShape) -> bool:
     """Whether code of a new shape can read state, when it is converted, if its input is never retracted any more.
 
-    What a stateful DoFn has of its own is as it is: it has seen the retractions, and has undone itself what was retracted.
+    What a stateful DoFn has of its own stays: it has seen the retractions, and has undone itself what it could.
 
     Args:
         plan: the pipeline with the old shape.
