@@ -305,7 +305,9 @@ def answers(engine: Engine, events: Sequence[tuple[Any, ...]]) -> list[Any]:
                 for each in (what.value if isinstance(what, LateElement) else [what])
             )
         # Elements that have waited may go on window by window, or some of each.
-        found.append((sorted(map(repr, engine.found)), sorted(map(str, wrong))))
+        # What was found beside an element that fails is found once more, as each is tried by itself.
+        said = [*map(repr, engine.found)]
+        found.append((sorted({*said} if wrong else said), sorted(map(str, wrong))))
         engine.found.clear()
     return found
 
