@@ -87,7 +87,7 @@ from dataflow.selections import (
 from dataflow.set_aside import SetAside
 from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
-from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitChanges, SplitStatus
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
 from dataflow.transforms.batch_elements import BatchElements
@@ -347,6 +347,7 @@ __all__ = [
     "Source",
     "SourceBatch",
     "SourceReader",
+    "SplitChanges",
     "SplitStatus",
     "Sum",
     "SumCombineFn",

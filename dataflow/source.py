@@ -115,6 +115,20 @@ def _check_backlog(backlog: object) -> None:
             )
 
 
+@attrs.frozen(kw_only=True)
+class SplitChanges:
+    """How the splits of a source differ from those that a job knows (`Source.discover`).
+
+    Attributes:
+        added: splits that are not among the known ones.
+        removed: those of the known ones that the input does not have any more, and will not have again.  Splits that
+            have ended before may be among them.
+    """
+
+    added: Sequence[Any] = ()
+    removed: Sequence[Any] = ()
+
+
 class SourceReader(ABC):
     """Reads one split, in order.
 
@@ -241,12 +255,51 @@ class Source(ABC, Generic[OutT_co]):
     def splits(self, desired: int) -> Sequence[Any]:
         """Divide the input into at least one part, aiming at ``desired``; 1 asks to keep the order of the input."""
 
+    @property
+    def discover_every_ms(self) -> int | None:
+        """How long a stream waits, in milliseconds, before it asks again for splits that come and go (`discover`).
+
+        Override it in a source that gets splits while a job runs, such as a topic whose partitions grow; 30,000 is a
+        good value.  A job that reads such a source never ends by itself, so the source is not bounded.  None: its
+        splits are those that it has when the job is created.
+        """
+        return None
+
+    def discover(self, known: Sequence[Any]) -> SplitChanges:
+        """The splits that have come and gone since the job was created.
+
+        Called only if the source says how often (`discover_every_ms`): in a stream by the driver, in a thread of its
+        own and with no reader of its own, first when the job begins or goes on; in memory when no known split has anything.
+        A batch and a backfill read the splits that there are when they begin; the stream behind the backfill asks.
+
+        *A split that is added* is read from its start (`open` with no position), once and for ever: the job keeps it
+        durably before anybody reads it.  Its event time begins at that of the source then, as no watermark goes back,
+        so what it has from before is late.  A split is known by what it is made of, so what `discover` says of a new
+        one must not differ when it is asked again before the job has kept it.  Each costs the job a row and some
+        memory for ever: meant for hundreds or thousands, not for a file each.
+
+        *A split that is removed* ends where it has been read to, and the job logs that.  What it had that was not read
+        is lost: by whoever removed it, not by the job.  A split never begins again, so one that comes again under
+        its old name has to be another one: give it what tells them apart, such as the id of a topic beside its name.
+
+        Name only what is certain: a listing that fails raises, and one that may lack something removes nothing.
+
+        Args:
+            known: every split that the job has had of this source, in the order in which they came: those of `splits`,
+                of earlier answers, perhaps of an earlier version of the source, and those that have ended.
+
+        Raises:
+            Exception: nothing is known at the moment.  It is logged, and asked again; nothing else happens.
+        """
+        del known
+        return SplitChanges()
+
     @abstractmethod
     def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
         """A reader of ``split`` from ``position``, or from its start if None.
 
         Args:
-            split: one of `splits`, or of those of an earlier version of the source.
+            split: one of `splits` or of `discover`, or of those of an earlier version of the source.
             position: as a batch of an earlier reader had it; None: the start.
             fence: grows with each owner of the split in a job, for systems that can shut an earlier owner out, which
                 may not know yet that it is none any more: a slot that is taken over, an id of transactions.  What such

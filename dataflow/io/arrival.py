@@ -18,7 +18,14 @@ from typing import Any
 
 import attrs
 
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus, open_split
+from dataflow.source import (
+    Source,
+    SourceBatch,
+    SourceReader,
+    SplitChanges,
+    SplitStatus,
+    open_split,
+)
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: How often a split that has nothing new reports the time: each report is committed by its receiver.
@@ -118,6 +125,23 @@ class ArrivalTimeSource(Source):
         """The splits of the wrapped source, with the time now."""
         began_us = self.arrival.now_us()
         return [ArrivalSplit(split, began_us) for split in self.source.splits(desired)]
+
+    @property
+    def discover_every_ms(self) -> int | None:
+        """How often the wrapped source is asked."""
+        return self.source.discover_every_ms
+
+    def discover(self, known: Sequence[ArrivalSplit]) -> SplitChanges:
+        """The changes of the wrapped source, with the time now."""
+        changes, began_us = (
+            self.source.discover([each.split for each in known]),
+            self.arrival.now_us(),
+        )
+        removed = list(changes.removed)
+        return SplitChanges(
+            added=[ArrivalSplit(split, began_us) for split in changes.added],
+            removed=[each for each in known if each.split in removed],
+        )
 
     def open(
         self, split: ArrivalSplit, position: ArrivalPosition | None, *, fence: int
