@@ -269,7 +269,8 @@ class Source(ABC, Generic[OutT_co]):
         """The splits that have come and gone since the job was created.
 
         Called only if the source says how often (`discover_every_ms`): in a stream by the driver, in a thread of its
-        own and with no reader of its own, first when the job begins or goes on; in memory when no known split has anything.
+        own and with no reader of the source, first when the job begins or goes on; in memory when no known split has
+        anything.
         A batch and a backfill read the splits that there are when they begin; the stream behind the backfill asks.
 
         *A split that is added* is read from its start (`open` with no position), once and for ever: the job keeps it

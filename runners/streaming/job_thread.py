@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any
 
+import attrs
 from pyspark import InheritableThread, SparkContext
 
 from dataflow.drawing import html_table
@@ -28,6 +29,7 @@ from runners.errors import (
     LostCommitsError,
     StoreRestartedError,
 )
+from runners.millwheel.control.discovery import SplitDiscovery
 from runners.millwheel.control.housekeeping import Housekeeper, Retention
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.load_policy import PolicyOptions
@@ -50,6 +52,7 @@ from runners.spark.prepared_job import PreparedJob
 from runners.spark.session import driver_host
 from runners.spark.shipped_code import spark_gave_up
 from runners.spark.sink_relay import SinkRelay
+from runners.streaming.split_watcher import SplitWatcher
 from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
 from runners.streaming.worker_task import WorkerLaunch
@@ -385,12 +388,20 @@ class StreamingJob:
                     desk,
                     self._housekeeper(master),
                 ) as reader,
+                SplitWatcher(
+                    lambda: open_store(self._prepared.dsn, incarnation=self._prepared.incarnation),
+                    job.job,
+                    master,
+                    SplitDiscovery(job, self._prepared.plan, self._clock),
+                ) as watcher,
                 ProgressDisplay(
                     f"streaming {job.job}", unit="records", show=self._show_progress
                 ) as progress,
                 SinkRelay(self._prepared) as relay,
             ):
-                is_done = self._lead(master, desk, spark_job, reader, progress, relay)
+                is_done = self._lead(
+                    master, desk, spark_job, _Helpers(reader, watcher, relay), progress
+                )
                 while is_done and not (relay.is_flushed() or self._cancelled.wait(_FLUSH_LOOK_S)):
                     pass
                 is_done = is_done and not self._cancelled.is_set()
@@ -421,9 +432,8 @@ class StreamingJob:
         master: Master,
         desk: RequestDesk,
         spark_job: "_SparkJob",
-        reader: StoreReader,
+        helpers: "_Helpers",
         progress: ProgressDisplay,
-        relay: SinkRelay,
     ) -> bool:
         """Do rounds of the master until the job is done, or is to stop before; returns whether it is done.
 
@@ -440,8 +450,7 @@ class StreamingJob:
         ):
             master.is_pausing = self._pausing.is_set() or not self._switches.empty()
             self._keeper.check()
-            reader.pass_on()
-            relay.check()
+            helpers.pass_on()
             master.step(_MASTER_WAIT_MS)
             if balancer is not None:
                 balancer.step(may_gather=not desk.has_moved)
@@ -493,6 +502,21 @@ class StreamingJob:
             master.stop()
         if spark_job.is_alive():
             spark_job.cancel()
+
+
+@attrs.frozen
+class _Helpers:
+    """The threads beside that of the master."""
+
+    reader: StoreReader
+    watcher: SplitWatcher
+    relay: SinkRelay
+
+    def pass_on(self) -> None:
+        """Pass on to the master what they have, and raise what has ended one of them; never waits."""
+        self.reader.pass_on()
+        self.watcher.pass_on()
+        self.relay.check()
 
 
 class _SparkJob:

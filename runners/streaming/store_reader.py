@@ -1,5 +1,6 @@
 """StoreReader: brings a job's signals and requests from the store to its master, and answers back.
 
+About once a second it writes the last polls of the job's splits, for people (`dataflow ranges`).
 Between two looks it does the `runners.millwheel.control.housekeeping` of the job.
 
 It reads and writes in a thread of its own: a store that does not answer for a while must not keep the master from its
@@ -11,7 +12,7 @@ store when the reader starts before anything else happens.
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
@@ -22,13 +23,17 @@ from runners.errors import StoreError, StoreRestartedError
 from runners.millwheel.control.housekeeping import Housekeeper
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.requests import Answer, StoredRequest
 from runners.millwheel.model.signals import Signal
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import Trouble
 from runners.millwheel.store.port import Store
 
 #: Between two looks into the store: bounds how long a signal or request goes unnoticed.
 READ_INTERVAL_MS = 150
+#: The last polls of splits are written after so many looks.
+POLLS_EVERY = 7
 #: How long the end of the job waits for a look under way; after that the thread ends by itself.
 _JOIN_TIMEOUT_MS = 1_000
 
@@ -66,6 +71,10 @@ class StoreReader:
         #: Taken from the queue, and perhaps not in the store yet.
         self._unanswered: tuple[int, Answer] | None = None
         self._last_signal = self._last_request = 0
+        #: Whether the polls are wanted, those there were then, and those that are in the store.
+        self._wants_polls = threading.Event()
+        self._polls: Mapping[RangeId, SplitPoll] = {}
+        self._noted_polls: Mapping[RangeId, SplitPoll] = {}
         self._failure: Exception | None = None
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -96,6 +105,7 @@ class StoreReader:
     ) -> None:
         self._take_answers()
         self._take_troubles()
+        self._take_polls()
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(_JOIN_TIMEOUT_MS / 1_000)
@@ -115,6 +125,12 @@ class StoreReader:
         self._housekeeper.retired = self._master.retired
         self._take_answers()
         self._take_troubles()
+        if self._wants_polls.is_set():
+            self._take_polls()
+
+    def _take_polls(self) -> None:
+        self._wants_polls.clear()
+        self._polls = self._master.polls
 
     def _take_answers(self) -> None:
         for answer in self._desk.answers():
@@ -130,6 +146,7 @@ class StoreReader:
 
     def _run(self) -> None:
         is_cut_off = is_last = False
+        looks = 0
         try:
             while not is_last:
                 # Once more after the end: the request that has caused it waits for the answer.
@@ -137,6 +154,9 @@ class StoreReader:
                 try:
                     self._answer()
                     self._write_troubles()
+                    looks += 1
+                    if is_last or looks % POLLS_EVERY == 0:
+                        self._write_polls()
                     if not is_last:
                         self._read()
                         self._housekeeper.step(self._store)
@@ -172,6 +192,13 @@ class StoreReader:
         if self._unwritten:
             self._store.note_troubles(self._job, self._unwritten)
             self._unwritten = []
+
+    def _write_polls(self) -> None:
+        polls = self._polls
+        if polls != self._noted_polls:
+            self._store.note_polls(self._job, polls)
+            self._noted_polls = polls
+        self._wants_polls.set()
 
     def _answer(self) -> None:
         while True:

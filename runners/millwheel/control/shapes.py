@@ -174,6 +174,10 @@ class Shapes:
         if range_id.computation != gone.computation or not is_beside:
             raise ShapeError(f"{range_id} and {gone} are no neighbours")
 
+    def add_sender(self, range_id: RangeId) -> None:
+        """Add a split that a source has got: from here on handovers wait for what it sends, too."""
+        self._ranges.add(range_id)
+
     def learn(self, found: Mapping[RangeId, RangeShape]) -> Mapping[RangeId, RangeId]:
         """Note what a worker's ranges are in the store; returns handovers that are new here, by range the other one.
 

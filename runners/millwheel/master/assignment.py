@@ -10,7 +10,7 @@ or until they are given away.
 Pure bookkeeping; the master sends the messages.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -35,6 +35,7 @@ class Assignment:
         slots: int,
         heads: Mapping[RangeId, RangeId] = MappingProxyType({}),
     ) -> None:
+        self._slots = slots
         self._home = {range_id: index % slots for index, range_id in enumerate(ranges)}
         self._home.update((each, self._home[head]) for each, head in heads.items())
         self._slot = dict(self._home)
@@ -127,6 +128,22 @@ class Assignment:
                 self._leaving[range_id] = self._home[range_id] = slot
                 asked[self._slot[range_id]].append(range_id)
         return {owner: tuple(found) for owner, found in asked.items()}
+
+    def add(self, range_id: RangeId, live: Collection[int]) -> int:
+        """Deal a new range to the slot that has fewest; returns its number.
+
+        Where one slot has been given everything, it is given this too.
+
+        Args:
+            range_id: of the new range.
+            live: the slots whose workers have leases; none: that is not asked for.
+        """
+        counts = Counter(self._home.values())
+        is_gathered = len(counts) == 1 < len(self._home)
+        slots = counts if is_gathered else live or range(self._slots)
+        slot = min(slots, key=lambda each: (counts[each], each))
+        self._home[range_id] = self._slot[range_id] = slot
+        return slot
 
     @property
     def slots(self) -> Mapping[RangeId, int]:

@@ -14,6 +14,7 @@ from runners.core.ground.clock import Clock
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import LostCommitsError
+from runners.millwheel.control.discovery import growing
 from runners.millwheel.control.shapes import MergeKeys, ShapeError, Shapes, SplitKeys
 from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.deaths import Deaths
@@ -35,11 +36,12 @@ from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import Signal, SignalBoard
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import TroubleBook, TroubleKind, reason_of
-from runners.millwheel.store.port import JobRow
+from runners.millwheel.store.port import JobRow, RangeRow
 from runners.millwheel.wire.messages import (
     Assign,
     Died,
     EndHandover,
+    EndSplits,
     Failed,
     HandoverEnded,
     RangesReleased,
@@ -98,6 +100,7 @@ class Master:
             senders,
             ranges,
             {range_id: row.watermark_us for range_id, row in rows.items()},
+            growing=growing(plan),
             percentiles=percentiles_of(plan),
             committed_percentiles_us={each: row.percentile_us for each, row in rows.items()},
         )
@@ -106,6 +109,8 @@ class Master:
         self._has_reports = self._is_draining = self.is_pausing = False
         #: Whether the job is on its way to another pipeline; then nothing is read.
         self._is_retracting = plan.retirement is not None
+        #: Splits that their input does not have any more, until their owners have ended them.
+        self._ending = {each for each, row in rows.items() if row.is_removed}
         #: Whether a range has changed its owner, and workers have not been sent the new routes.
         self._has_moved = False
         #: The counts of workers that are gone.
@@ -177,6 +182,7 @@ class Master:
         """Whether every watermark is at the end of time and nothing is left to acknowledge."""
         return (
             self._authority.lowest_output_us() >= MAX_TIMESTAMP_US
+            and not self._authority.may_grow
             and self._shapes.is_at_rest
             and self._assignment.is_at_rest
             and all(slot.is_quiet for slot in self._slots if slot.is_ready)
@@ -274,6 +280,70 @@ class Master:
         Another master of this job has to be asked to drain again.
         """
         self._is_draining = self._pace.has_news = True
+        self._authority.stop_growing()
+
+    def hold_splits(self, source: str) -> int | None:
+        """Hold what a source feeds, as it is about to get splits, until `adopt_splits` is called.
+
+        Args:
+            source: the computation that reads it.
+
+        Returns:
+            The watermark at which the new splits begin; None: the job gets no splits now, as it is coming to its end or
+            to a pause.
+        """
+        if self._is_draining or self.is_pausing or self._is_retracting:
+            return None
+        return self._authority.hold(source)
+
+    def adopt_splits(self, source: str, rows: Iterable[RangeRow]) -> None:
+        """Give splits that a source has got to workers, and end the hold.
+
+        Args:
+            source: the computation that reads it.
+            rows: of the new splits, as the store has them; those that are known already may be among them.
+        """
+        given: dict[int, list[RangeId]] = {}
+        live = live_slots(self._slots, self._clock.monotonic_ms())
+        for row in rows:
+            if self._authority.knows(row.range_id):
+                continue
+            self._authority.add_split(row.range_id, row.watermark_us or MIN_TIMESTAMP_US)
+            self._signals.add_split(row.range_id)
+            self._shapes.add_sender(row.range_id)
+            given.setdefault(self._assignment.add(row.range_id, live), []).append(row.range_id)
+        self._authority.let_go(source)
+        self._assign({slot: tuple(ranges) for slot, ranges in given.items()})
+
+    def open_splits(self, ranges: Iterable[RangeId]) -> list[RangeId]:
+        """Those of some splits that have not come to their end, and are not to be ended yet."""
+        return [
+            each
+            for each in ranges
+            if each not in self._ending and not self._authority.is_ended(each)
+        ]
+
+    def end_splits(self, ranges: Iterable[RangeId]) -> None:
+        """Have splits that their input does not have any more end where they have been read to.
+
+        Args:
+            ranges: splits of sources.
+        """
+        self._ending.update(ranges)
+        self._end_splits()
+
+    @property
+    def polls(self) -> Mapping[RangeId, SplitPoll]:
+        """The last poll of each split, as far as workers have reported."""
+        return dict(self._polls)
+
+    def last_poll(self, range_id: RangeId) -> SplitPoll | None:
+        """The last poll of a split, by any owner; None: none is known.
+
+        Args:
+            range_id: of the split.
+        """
+        return self._polls.get(range_id)
 
     def go_on_counting(self, before: MasterStatistics) -> None:
         """Add the counts of a master before this one; before the first `step`."""
@@ -409,6 +479,13 @@ class Master:
                 slot = self._slots[self._assignment.slot_of(range_id)]
                 self._send(slot, EndHandover(ranges=(range_id,)))
 
+    def _end_splits(self) -> None:
+        self._ending = {each for each in self._ending if not self._authority.is_ended(each)}
+        for range_id in self._ending:
+            if self._assignment.is_stable(range_id):
+                slot = self._slots[self._assignment.slot_of(range_id)]
+                self._send(slot, EndSplits(ranges=(range_id,)))
+
     def _ask(self, asked: SplitKeys | MergeKeys) -> None:
         if self._assignment.is_stable(asked.range_id):
             self._send(self._slots[self._assignment.slot_of(asked.range_id)], asked)
@@ -446,6 +523,7 @@ class Master:
         for asked in self._shapes.asked.values():
             self._ask(asked)
         self._asked_to_end.clear()
+        self._end_splits()
 
     def _assign(self, given: BySlot) -> None:
         for index, ranges in given.items():

@@ -8,6 +8,9 @@ A consumer that follows a percentile has a second watermark, which leaves the sl
 
 **Invariant:** no watermark ever goes back, across owners and restarts: every range starts from what it last committed.
 
+**Invariant:** a split that a source gets while the job runs holds watermarks from before it is in the store until its
+owner has reported; and no watermark comes to the end of time while a source may get another.
+
 MillWheel, sections 4.5 and 7.2.  Pure; the journal is the watermark that each commit stores with its range.
 """
 
@@ -30,6 +33,7 @@ class WatermarkAuthority:
         senders: for each computation, the computations that send to it; none for a source.
         ranges: every range of the job.
         committed_us: input watermark (for a source: output watermark) that each range last committed.
+        growing: the sources that may get splits while the job runs.
         percentiles: what is followed, by computation that follows one.
         committed_percentiles_us: percentile watermark that each of their ranges last committed.
     """
@@ -40,6 +44,7 @@ class WatermarkAuthority:
         ranges: tuple[RangeId, ...],
         committed_us: _Committed,
         *,
+        growing: Collection[str] = (),
         percentiles: Mapping[str, float] = MappingProxyType({}),
         committed_percentiles_us: _Committed = _NONE,
     ) -> None:
@@ -50,6 +55,9 @@ class WatermarkAuthority:
             for name in senders
         }
         self._idle: Collection[RangeId] = ()
+        self._growing = frozenset(growing)
+        #: By source that is getting splits, the watermark at which they begin.
+        self._held_us: dict[str, int] = {}
         # A range commits its input watermark, which no sender can go behind.  So the one that is furthest counts for
         # its whole computation.
         self._inputs_us = {
@@ -91,6 +99,52 @@ class WatermarkAuthority:
         """
         self._outputs_us[range_id] = MIN_TIMESTAMP_US
         self._ranges[range_id.computation].append(range_id)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a source may still get splits."""
+        return bool(self._growing)
+
+    def stop_growing(self) -> None:
+        """Expect no more splits, beside those that are on their way."""
+        self._growing = frozenset()
+
+    def hold(self, source: str) -> int:
+        """Hold what a source feeds, as it is about to get splits; returns the watermark at which these begin.
+
+        That is as far as the source has come, as no watermark goes back.
+
+        Args:
+            source: that may get splits.
+        """
+        outputs_us = [
+            self._outputs_us[each]
+            for each in self._ranges[source]
+            if each not in self._idle and self._outputs_us[each] < MAX_TIMESTAMP_US
+        ]
+        # Where its splits are idle, or have come back from that, what it feeds may have come further.
+        inputs_us = [us for name, us in self._inputs_us.items() if source in self._senders[name]]
+        held_us = max([min(outputs_us, default=MIN_TIMESTAMP_US), *inputs_us])
+        self._held_us[source] = held_us
+        return held_us
+
+    def let_go(self, source: str) -> None:
+        """End the hold of a source: its new splits hold for themselves, or there are none."""
+        self._held_us.pop(source, None)
+
+    def add_split(self, range_id: RangeId, watermark_us: int) -> None:
+        """Add a split that a source has got.
+
+        Args:
+            range_id: of the new split.
+            watermark_us: at which it begins.
+        """
+        self._outputs_us[range_id] = watermark_us
+        self._ranges[range_id.computation].append(range_id)
+
+    def is_ended(self, range_id: RangeId) -> bool:
+        """Whether a split has reported that it has come to its end."""
+        return self._outputs_us[range_id] >= MAX_TIMESTAMP_US
 
     def begin_anew(self, range_ids: Iterable[RangeId]) -> None:
         """Count nothing that was reported on key ranges: they have another owner, or it has taken them once more.
@@ -147,20 +201,34 @@ class WatermarkAuthority:
         slowest_us = self.slowest_source_us()
         moved, self._slowest_us = slowest_us != self._slowest_us, slowest_us
         for name, known_us in self._inputs_us.items():
-            watermark_us = min(self._outputs_us[each] for each in self._waited_for(name))
+            senders = self._senders[name]
+            watermark_us = min(
+                [
+                    *(self._outputs_us[each] for each in self._waited_for(name)),
+                    *(us for source, us in self._held_us.items() if source in senders),
+                ]
+            )
+            if watermark_us >= MAX_TIMESTAMP_US and self._may_get_splits(name):
+                continue
             if watermark_us > known_us:
                 self._inputs_us[name] = watermark_us
                 moved = True
         for name, percentile in self._percentiles.items():
             percentile_us = self._percentile_us(name, percentile)
+            if percentile_us >= MAX_TIMESTAMP_US and self._may_get_splits(name):
+                continue
             if percentile_us > self._percentiles_us[name]:
                 self._percentiles_us[name] = percentile_us
                 moved = True
         return moved
 
+    def _may_get_splits(self, name: str) -> bool:
+        """Whether the end of all splits that there are is not the end of what a computation is sent."""
+        return not self._growing.isdisjoint(self._senders[name])
+
     def lowest_output_us(self) -> int:
         """The output watermark of the range that is furthest behind."""
-        return min(self._outputs_us.values())
+        return min([*self._outputs_us.values(), *self._held_us.values()])
 
     def slowest_source_us(self) -> int:
         """The output watermark of the source split that is furthest behind; idle ones are left out."""

@@ -132,6 +132,15 @@ class SignalBoard:
         if like in self._listening:
             self._listening.append(range_id)
 
+    def add_split(self, range_id: RangeId) -> None:
+        """Add a split that a source has got; until its owner reports, no signal overtakes what it reads.
+
+        Args:
+            range_id: of the new split.
+        """
+        self._outputs[range_id] = 0
+        self._ranges[range_id.computation].append(range_id)
+
     def retire(self, range_id: RangeId) -> None:
         """Remove a range that has nothing left to do."""
         del self._outputs[range_id]

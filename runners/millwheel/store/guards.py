@@ -35,7 +35,14 @@ from runners.millwheel.model.production import (
 )
 from runners.millwheel.model.requests import Request
 from runners.millwheel.store.channel_ends import HINT
-from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, ResultTable, StateCounts
+from runners.millwheel.store.port import (
+    JobRow,
+    JobSpec,
+    JobUpdate,
+    ResultTable,
+    SplitsChange,
+    StateCounts,
+)
 from runners.stored.framing import unreadable
 
 #: What `Store.statistics` counts.
@@ -365,6 +372,28 @@ def check_incarnation(bound_to: str | None, found: str, place: str) -> None:
         )
 
 
+def check_splits_change(
+    change: SplitsChange, *, version: int, is_finished: bool, computations: Collection[str]
+) -> None:
+    """Refuse a change of splits by a driver that does not have the job as it is.
+
+    Args:
+        change: what the driver has found.
+        version: the version that the job is at.
+        is_finished: whether the job is done.
+        computations: the names of those that the job has.
+
+    Raises:
+        JobMismatchError: the versions differ.
+        StoreError: the job is finished, or does not have the computation.
+    """
+    check_version(change.job, change.version, version)
+    if is_finished:
+        raise StoreError(f"job {change.job} is finished, and gets no splits any more")
+    if change.computation not in computations:
+        raise StoreError(f"job {change.job} has no computation {change.computation}")
+
+
 def check_version(job: str, known: int | None, stored: int) -> None:
     """Refuse ranges of a job to a worker that runs another version of it.
 
@@ -379,7 +408,7 @@ def check_version(job: str, known: int | None, stored: int) -> None:
     if known is not None and known != stored:
         raise JobMismatchError(
             f"job {job} has been updated",
-            detail=f"its version is {stored}, and this worker has version {known}",
+            detail=f"its version is {stored}, and this process has version {known}",
             hint="run the new version of the pipeline",
         )
 

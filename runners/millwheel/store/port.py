@@ -25,6 +25,7 @@ from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.model.requests import Answer, Request, StoredRequest
 from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalMark
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
 from runners.relay.outbox import OutboxStore
 from runners.stored.framing import current_format
@@ -104,6 +105,7 @@ class RangeRow:
         watermark_us: None until the range's first commit.
         percentile_us: None until a range whose triggers follow a percentile has fired by one.
         handover_with: the range whose owner must own this one too (`Production.reshape`).
+        is_removed: whether it is a split that its input does not have any more (`SplitsChange.removed`).
     """
 
     range_id: RangeId
@@ -118,11 +120,34 @@ class RangeRow:
     signal_mark: SignalMark = NO_SIGNALS
     percentile_us: int | None = None
     handover_with: RangeId | None = None
+    is_removed: bool = False
 
     @property
     def is_retired(self) -> bool:
         """Whether it was merged into another, and has nothing left to do."""
         return self.is_finished and self.keys is None and self.split is None
+
+
+@attrs.frozen(kw_only=True)
+class SplitsChange:
+    """Splits of a source that a running job gets, and those that its input does not have any more.
+
+    Attributes:
+        version: of the job that the driver knows.
+        computation: that reads the source.
+        known: how many splits the driver knows of it.
+        added: the new ones, encoded.
+        watermark_us: at which the new ones begin, in microseconds since 1970.
+        removed: ranges of known splits.
+    """
+
+    job: str
+    version: int
+    computation: str
+    known: int
+    added: Sequence[bytes]
+    watermark_us: int
+    removed: Sequence[RangeId] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -349,6 +374,24 @@ class Store(OutboxStore, Protocol):
             TableMismatchError, TableOwnedError, TableMissingError: as in `open_job`.
         """
 
+    def change_splits(self, change: SplitsChange) -> Sequence[RangeRow]:
+        """Note which splits a source has got and lost, whole or not at all; idempotent.
+
+        Nothing is added where the job has splits that the driver does not know: they are those of the same call that
+        was cut off, or of another driver.  So no split is added twice, whatever it is encoded as.
+
+        Args:
+            change: what the driver has found.  The new splits are at its watermark, with nobody who owns them; those
+                that are removed go on being owned and read until their owners end them.
+
+        Returns:
+            The rows of all splits that the driver does not know, in their order.
+
+        Raises:
+            JobMismatchError: the job has another version.
+            StoreError: there is no such job or computation, or the job is finished.
+        """
+
     def count_state(self, job: str) -> StateCounts:
         """How much state a job has; none if there is no such job."""
 
@@ -416,6 +459,17 @@ class Store(OutboxStore, Protocol):
 
     def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
         """The troubles of a job, the latest first; none of an unknown job."""
+
+    def note_polls(self, job: str, polls: Mapping[RangeId, SplitPoll]) -> None:
+        """Keep the last polls of a job's splits, in place of those that were kept; no error if there is no such job.
+
+        Args:
+            job: its name.
+            polls: of all splits of which one is known.
+        """
+
+    def read_polls(self, job: str) -> Mapping[RangeId, SplitPoll]:
+        """The last polls of a job's splits, as `note_polls` has kept them; none of an unknown job."""
 
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """Who keeps the store from freeing what was overwritten or deleted, the oldest first; not the caller.

@@ -69,6 +69,13 @@ class Revoke:
 
 
 @attrs.frozen(kw_only=True)
+class EndSplits:
+    """Master to worker: end these splits where they have been read to, their input does not have them any more."""
+
+    ranges: tuple[RangeId, ...]
+
+
+@attrs.frozen(kw_only=True)
 class RangesReleased:
     """Worker to master: I do not own these ranges (any more), and shall send no more reports on them."""
 
@@ -246,6 +253,7 @@ _MESSAGES: dict[str, type] = {
     "assign": Assign,
     "ready": Ready,
     "revoke": Revoke,
+    "end splits": EndSplits,
     "released": RangesReleased,
     "end handover": EndHandover,
     "handover ended": HandoverEnded,

@@ -4,8 +4,10 @@ Sans-IO but for the sources' readers.  What becomes of a batch is `SourceStage`'
 how a batch becomes a production.  MillWheel, section 4.6.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -35,6 +37,8 @@ from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.places import decode_position, decode_split, encode_position
 from windowing.timestamps import MAX_TIMESTAMP_US
 
+_LOG = logging.getLogger(__name__)
+
 
 @attrs.define
 class _Split:
@@ -44,6 +48,7 @@ class _Split:
         seen: the ids of the records read before, if they have ids.
         size: how many records it reads in one step.
         committed: notifies the reader of what is durable.
+        position: behind what was read of it; None: at its start.
     """
 
     owned: OwnedRange
@@ -52,6 +57,7 @@ class _Split:
     is_finished: bool
     seen: SeenIds | None
     size: StepSize
+    position: Any = None
 
     def close(self) -> None:
         """Release what the reader holds."""
@@ -123,7 +129,7 @@ class SourceComputation:
         # A former owner may have died between the commit and the notification.
         committed.note(position)
         self._splits[row.range_id] = _Split(
-            owned, reader, committed, row.is_finished, seen, StepSize(self._steps)
+            owned, reader, committed, row.is_finished, seen, StepSize(self._steps), position
         )
         return owned
 
@@ -148,13 +154,33 @@ class SourceComputation:
             )
         return ()
 
-    def end(self, range_id: RangeId) -> WorkerStep:
-        """End a split where it is: its position is kept, and no watermark waits for it any more."""
+    def end(self, range_id: RangeId, *, is_removed: bool = False) -> WorkerStep:
+        """End a split where it is: its position is kept, and no watermark waits for it any more.
+
+        Args:
+            range_id: of the split, which is owned here and not finished.
+            is_removed: whether that is because its input does not have it any more.
+        """
         split = self._splits[range_id]
         split.owned.watermark_us, split.is_finished = MAX_TIMESTAMP_US, True
         split.owned.is_idle = False
-        ended = WorkerStep(ranges={range_id: split.owned}, finished=frozenset([range_id]))
+        log = partial(self._log_removed, range_id, split)
+        ended = WorkerStep(
+            ranges={range_id: split.owned},
+            finished=frozenset([range_id]),
+            when_committed=(log,) if is_removed else (),
+        )
         return merged([ended, self._remembered(split, ())])
+
+    def _log_removed(self, range_id: RangeId, split: _Split) -> None:
+        poll = split.owned.poll
+        _LOG.warning(
+            "%s of job %s was removed from its input, and has ended %s; what was not read of it is lost: %s",
+            range_id,
+            self._job,
+            "before anything was read" if split.position is None else f"at {split.position!r:.200}",
+            "how much is not known" if poll is None or poll.backlog is None else poll.backlog,
+        )
 
     def try_first(self, trial: Trial | None) -> None:
         """Run user code in the trial process before it is run here; None: at once."""
@@ -207,7 +233,7 @@ class SourceComputation:
         outputs = self._source.process(admitted, clocks)
         checkpoints = owned.send(self._router.payloads(outputs.groups), hold_us=before_us)
         owned.watermark_us = admitted.watermark_us
-        split.is_finished = is_finished
+        split.is_finished, split.position = is_finished, batch.position
         self.meter.count(range_id, batch.records)
         name = self._source.name
         read = WorkerStep(

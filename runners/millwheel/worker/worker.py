@@ -40,6 +40,7 @@ from runners.millwheel.wire.messages import (
     Assign,
     Deliver,
     EndHandover,
+    EndSplits,
     Failed,
     HandoverEnded,
     RangesReleased,
@@ -160,6 +161,8 @@ class Worker:
         self._percentiles_us: dict[str, int] = {}
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = False
+        #: Splits that their input does not have any more.
+        self._removed: set[RangeId] = set()
         #: Whether sources are not read; on the way to another pipeline they never are.
         self._is_pausing = plan.retirement is not None
         #: Whether state is converted, and so nothing may be taken in or fire that would need it as it was.
@@ -381,6 +384,10 @@ class Worker:
                 self._commit(computation.end(owned.range_id))
                 worked = True
                 continue
+            if owned.range_id in self._removed:
+                self._commit(computation.end(owned.range_id, is_removed=True))
+                worked = True
+                continue
             hindrance = self._pace.hindrance(
                 owned, open_bytes=open_bytes, slowest_source_us=self._slowest_source_us
             )
@@ -440,6 +447,8 @@ class Worker:
             self._take_over(message)
         elif isinstance(message, Revoke):
             self._release(message)
+        elif isinstance(message, EndSplits):
+            self._removed.update(each for each in message.ranges if each in self._ranges)
         elif isinstance(message, Routes):
             self._follow(message.routing)
             self._courier.reroute(message.addresses)
@@ -588,6 +597,7 @@ class Worker:
         self._computations[range_id.computation].release(range_id)
         self._pace.end(range_id)
         self._waits.forget(range_id)
+        self._removed.discard(range_id)
         del self._ranges[range_id]
         self._courier.inbox.forget(range_id)
 

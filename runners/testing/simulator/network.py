@@ -17,6 +17,7 @@ from runners.millwheel.wire.messages import (
     Assign,
     Deliver,
     EndHandover,
+    EndSplits,
     HandoverEnded,
     RangesReleased,
     Ready,
@@ -203,7 +204,7 @@ def _lines_of(receiver: str, message: bytes) -> Iterable[tuple[str, frozenset[st
     if isinstance(content, Routes):
         ranges = " ".join(f"{range_id}:{where}" for range_id, where in content.addresses.items())
     elif isinstance(
-        content, Assign | Ready | Revoke | RangesReleased | EndHandover | HandoverEnded
+        content, Assign | Ready | Revoke | EndSplits | RangesReleased | EndHandover | HandoverEnded
     ):
         ranges = " ".join(map(str, content.ranges))
     elif isinstance(content, SplitKeys | MergeKeys):

@@ -1,6 +1,6 @@
 """StoredJob and StoredTable: what the memory store keeps of a job and of a result table."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +21,7 @@ from runners.millwheel.model.production import (
 )
 from runners.millwheel.model.requests import StoredRequest
 from runners.millwheel.model.signals import Signal
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.channel_ends import ChannelEnds, lost_by
 from runners.millwheel.store.guards import table_of_others
 from runners.millwheel.store.port import (
@@ -33,6 +34,7 @@ from runners.millwheel.store.port import (
     RangeRow,
     RangeSpec,
     ResultTable,
+    SplitsChange,
     StoredTimer,
     TakenRange,
 )
@@ -71,6 +73,7 @@ class StoredJob:
         last_bundles: last bundle committed under each token that was taken away, which makes `resolve` exact.
         ended_ms: when the reign of each such token ended, on the store's clock.
         forgotten_tokens: the last token of each range of which the reign is forgotten.
+        polls: the last poll of each split, as its driver has noted it.
     """
 
     spec: JobSpec
@@ -100,6 +103,7 @@ class StoredJob:
     last_bundles: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
     ended_ms: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
     forgotten_tokens: dict[RangeId, int] = attrs.field(factory=dict)
+    polls: Mapping[RangeId, SplitPoll] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -151,6 +155,31 @@ def new_range(spec: RangeSpec, token: int) -> RangeRow:
         watermark_us=None,
         is_finished=False,
     )
+
+
+def changed_splits(
+    job: StoredJob, change: SplitsChange, tokens: Iterator[int]
+) -> Sequence[RangeRow]:
+    """Note which splits a source has got and lost; returns the rows of those that the driver does not know.
+
+    Args:
+        job: changed in place.
+        change: what the driver has found.
+        tokens: new ones.
+    """
+    name, known = change.computation, change.known
+    for range_id in change.removed:
+        job.ranges[range_id] = attrs.evolve(job.ranges[range_id], is_removed=True)
+    if RangeId(name, known) not in job.ranges:
+        for index, split in enumerate(change.added, known):
+            spec = RangeSpec(range_id=RangeId(name, index), split=split)
+            row = new_range(spec, next(tokens))
+            job.ranges[row.range_id] = attrs.evolve(row, watermark_us=change.watermark_us)
+    return [
+        row
+        for range_id, row in sorted(job.ranges.items())
+        if range_id.computation == name and range_id.index >= known
+    ]
 
 
 def family(job: StoredJob, range_ids: Sequence[RangeId]) -> list[RangeId]:

@@ -27,6 +27,7 @@ from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Counted, Production
 from runners.millwheel.model.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
 from runners.millwheel.model.signals import Signal
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
 from runners.millwheel.store.channel_ends import check_channels, check_receivers
 from runners.millwheel.store.guards import (
@@ -40,6 +41,7 @@ from runners.millwheel.store.guards import (
     check_own,
     check_same_job,
     check_sizes,
+    check_splits_change,
     check_update,
     check_version,
     escaped_dead,
@@ -58,6 +60,7 @@ from runners.millwheel.store.memory.job import (
     apply_metrics,
     apply_record_ids,
     apply_reshape,
+    changed_splits,
     check_ends,
     count_rows,
     delete_retired,
@@ -92,7 +95,9 @@ from runners.millwheel.store.port import (
     JobUpdate,
     KeptKind,
     OldSnapshot,
+    RangeRow,
     ResultTable,
+    SplitsChange,
     StateCounts,
     TakenRange,
 )
@@ -192,6 +197,18 @@ class MemoryStore:
                 )
             return job_row(job)
 
+    def change_splits(self, change: SplitsChange) -> Sequence[RangeRow]:
+        """Note which splits a source has got and lost."""
+        with self._lock:
+            stored = self._job(change.job)
+            check_splits_change(
+                change,
+                version=stored.version,
+                is_finished=stored.is_finished,
+                computations={each.computation for each in stored.ranges},
+            )
+            return changed_splits(stored, change, self._tokens)
+
     def count_state(self, job: str) -> StateCounts:
         """How much state the job has."""
         with self._lock:
@@ -245,6 +262,17 @@ class MemoryStore:
         """The troubles of a job, the latest first."""
         with self._lock:
             return self._troubles.read(job)
+
+    def note_polls(self, job: str, polls: Mapping[RangeId, SplitPoll]) -> None:
+        """Keep the last polls of the job's splits."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs[job].polls = dict(polls)
+
+    def read_polls(self, job: str) -> Mapping[RangeId, SplitPoll]:
+        """The last polls of the job's splits."""
+        with self._lock:
+            return self._jobs[job].polls if job in self._jobs else {}
 
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """None: memory has one version of everything."""

@@ -391,7 +391,7 @@ def insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[Ran
 
 def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) -> RangeRow:
     split, token, bundle, owner, position, watermark_us, is_finished, *rest = rest
-    number, next_hash, percentile_us = rest
+    number, next_hash, percentile_us, is_removed = rest
     return RangeRow(
         range_id=range_id,
         keys=keys,
@@ -404,4 +404,5 @@ def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) ->
         is_finished=is_finished,
         signal_mark=SignalMark(number, to_unsigned(next_hash)),
         percentile_us=percentile_us,
+        is_removed=is_removed,
     )

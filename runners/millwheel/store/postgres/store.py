@@ -56,6 +56,7 @@ from runners.millwheel.store.postgres.seen_ids import RecordIdVerbs
 from runners.millwheel.store.postgres.session import Session
 from runners.millwheel.store.postgres.signals_and_requests import SignalAndRequestVerbs
 from runners.millwheel.store.postgres.snapshots import SnapshotVerbs
+from runners.millwheel.store.postgres.splits import SplitVerbs
 from runners.millwheel.store.postgres.statements import (
     check_messages,
     commit_statements,
@@ -76,6 +77,7 @@ class PostgresStore(
     KeptRowVerbs,
     SignalAndRequestVerbs,
     SnapshotVerbs,
+    SplitVerbs,
     TroubleVerbs,
     UpdateVerbs,
 ):

@@ -407,6 +407,48 @@ WITH spec AS (
 )
 INSERT INTO dataflow.fences (range_id) SELECT range_id FROM added;
 
+-- name: add_splits
+-- Ranges and fences of splits that a source has got; nobody owns them yet.
+WITH added AS (
+    INSERT INTO dataflow.ranges (computation_id, range_index, split)
+    SELECT %(computation_id)s, %(known)s + s.ordinal - 1, s.split
+    FROM unnest(%(splits)b) WITH ORDINALITY AS s (split, ordinal)
+    ORDER BY s.ordinal
+    RETURNING range_id
+)
+INSERT INTO dataflow.fences (range_id, watermark_us) SELECT range_id, %(watermark_us)s FROM added;
+
+-- name: note_removed
+-- Splits that their input does not have any more.  The first time counts.
+UPDATE dataflow.ranges SET removed_at = now()
+WHERE range_id = ANY(%(range_ids)b) AND removed_at IS NULL;
+
+-- name: note_polls
+WITH noted AS (
+    INSERT INTO dataflow.split_polls
+        (job_id, number, computations, range_indexes, polled_us, record_us, backlog_records, backlog_bytes,
+         backlog_age_us)
+    SELECT j.job_id, 1 + COALESCE((SELECT p.number FROM dataflow.split_polls p WHERE p.job_id = j.job_id
+                                   ORDER BY p.number DESC LIMIT 1), 0),
+           %(computations)b, %(range_indexes)b, %(polled_us)b, %(record_us)b, %(backlog_records)b,
+           %(backlog_bytes)b, %(backlog_age_us)b
+    FROM dataflow.jobs j WHERE j.name = %(name)s
+    ON CONFLICT (job_id, number) DO NOTHING
+    RETURNING job_id, number
+)
+DELETE FROM dataflow.split_polls p USING noted n
+WHERE p.job_id = n.job_id AND p.number BETWEEN n.number - 4 AND n.number - 1;
+
+-- name: read_polls
+SELECT s.*
+FROM dataflow.jobs j
+CROSS JOIN LATERAL (SELECT * FROM dataflow.split_polls p WHERE p.job_id = j.job_id
+                    ORDER BY p.number DESC LIMIT 1) l
+CROSS JOIN LATERAL unnest(l.computations, l.range_indexes, l.polled_us, l.record_us, l.backlog_records,
+                          l.backlog_bytes, l.backlog_age_us)
+    AS s (computation, range_index, polled_us, record_us, backlog_records, backlog_bytes, backlog_age_us)
+WHERE j.name = %(name)s;
+
 -- name: read_job
 -- The job itself.
 SELECT job_id, mode, fingerprint, finished_at IS NOT NULL, signals, version, is_drained, stored_format
@@ -583,7 +625,7 @@ WHERE j.job_id = r.job_id AND j.name = %(name)s AND r.number = %(number)s
 -- Every range of a job, with the ids that commits use.
 SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.handover_with,
        r.split, f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished,
-       f.signal_number, f.signal_hash, f.percentile_us
+       f.signal_number, f.signal_hash, f.percentile_us, r.removed_at IS NOT NULL
 FROM dataflow.computations c
 JOIN dataflow.ranges r USING (computation_id)
 JOIN dataflow.fences f USING (range_id)
