@@ -19,6 +19,7 @@ from dataflow.source import SourceBatch
 from runners.core.stages.committed_positions import TRIES_AT_END
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import LostCommitsError, StoreError, StoreRestartedError, WorkerStoppedError
+from runners.millwheel.control.discovery import SplitDiscovery
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.model.production import Production
@@ -48,6 +49,7 @@ from runners.testing.simulator.errors import (
 from runners.testing.simulator.fault import ALL_FAULTS, ARRANGED_FAULTS, Fault, SyncPoint
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.network import VirtualNetwork
+from runners.testing.simulator.new_splits import NewSplits
 from runners.testing.simulator.notifications import Notifications
 from runners.testing.simulator.panes import PaneLog, Tap
 from runners.testing.simulator.polls import Polls
@@ -133,6 +135,7 @@ class SimulatedCluster:
         self.panes = PaneLog(taps)
         self.ledger = Ledger(self.store, JOB, self.plan, self.panes, options.guarantees)
         self.polls = Polls(self.store, JOB, self.plan, self.clock)
+        self._new_splits = NewSplits(self.store, JOB, self.plan, self.polls)
         self.notifications = Notifications(self.store, JOB, self.polls)
         self._silences = Random(f"silences {seed}")  # noqa: S311 - a seed that can be used again is the point
         # A worker whose first message is lost is replaced only when it has ended itself, which takes most of this.
@@ -183,7 +186,7 @@ class SimulatedCluster:
         self._driver_clock = SkewedClock(self.clock, self.dice.drift())
         incarnation = self._incarnation = self.shared.incarnation
         self._driver_store = SimulatedStore(
-            self.shared, "driver", self.dice, lambda _: None, incarnation
+            self.shared, "driver", self.dice, lambda _: self._driver_sync(), incarnation
         )
 
         def sent(message: Deliver | Acknowledge) -> None:
@@ -200,7 +203,8 @@ class SimulatedCluster:
         self.job = job = self._driver_store.open_job(self.spec)
         endpoint = self.network.endpoint(_MASTER, self._driver_sync)
         self.master = Master(job, self.plan, len(self.workers), endpoint, self._driver_clock)
-        self.driver = Driver(self.master, self._driver_store, JOB, self._driver_clock)
+        discovery = SplitDiscovery(job, self.plan, self._driver_clock)
+        self.driver = Driver(self.master, self._driver_store, JOB, self._driver_clock, discovery)
         self._is_driver_dead = False
         self.workers = [None] * len(self.workers)
         self._due_ms = [self.clock.monotonic_ms()] * len(self.workers)
@@ -476,11 +480,17 @@ class SimulatedCluster:
         master, before_us = self.master, dict(self.master._authority.inputs_us)  # noqa: SLF001 - it sees everything
         try:
             if self.random.random() < 0.3:
-                self.driver.look()
+                self._in_driver(self.driver.look)
+            grows = self.driver.discovery.is_needed and not self._is_driver_dead
+            if grows and self.random.random() < 0.3:
+                self._in_driver(self.driver.discover)
+                if self._incarnation == self.shared.incarnation:
+                    self._new_splits.check(self.master)
         except StoreRestartedError:
             self._begin_again()
             return
-        self._in_driver(master.step)
+        if not self._is_driver_dead:
+            self._in_driver(master.step)
         self.trace.detail("driver", self._new_watermarks)
         if isinstance(master.failure, LostCommitsError):
             self._mend(master.failure)

@@ -2,6 +2,7 @@
 
 from runners.core.ground.clock import Clock
 from runners.errors import StoreError, StoreRestartedError
+from runners.millwheel.control.discovery import SplitDiscovery
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.model.requests import Answer
@@ -16,17 +17,33 @@ class Driver:
         store: where the job is.
         job: its name.
         clock: the virtual time.
+        discovery: of splits that come and go.
 
     Raises:
         StoreError: the store is out of reach.
     """
 
-    def __init__(self, master: Master, store: Store, job: str, clock: Clock) -> None:
+    def __init__(
+        self, master: Master, store: Store, job: str, clock: Clock, discovery: SplitDiscovery
+    ) -> None:
         self.master, self._store, self._job = master, store, job
-        self.desk = RequestDesk(master, clock)
+        self.desk, self.discovery = RequestDesk(master, clock), discovery
         self._unanswered: list[tuple[int, Answer]] = []
         self._on_signals()
         self.desk.inherit(store.read_requests(job, 0))
+
+    def discover(self) -> None:
+        """Have what is known of splits that come and go followed, as far as the store can be reached.
+
+        Raises:
+            StoreRestartedError: it is not the one that the master began with.
+        """
+        try:
+            self.discovery.ask(self._store)
+        except StoreRestartedError:
+            raise
+        except StoreError:
+            pass
 
     def look(self) -> None:
         """Look into the store, if it can be reached.
@@ -34,6 +51,7 @@ class Driver:
         Raises:
             StoreRestartedError: it is not the one that the master began with.
         """
+        self.discovery.pass_on(self.master)
         try:
             self._on_signals()
             self.desk.on_requests(self._store.read_requests(self._job, self.desk.latest))

@@ -60,7 +60,8 @@ class Polls:
                 self._output_watermark_us[range_id], output_watermark_us
             )
             job = self._store.read_job(self._job)
-            if job is not None and job.ranges[range_id].owner == worker:
+            row = None if job is None else job.ranges.get(range_id)
+            if row is not None and row.owner == worker:
                 self._readers[range_id] = worker
             if batch.status is SplitStatus.IDLE:
                 self._idle_ms[range_id, worker] = self._clock.monotonic_ms()
@@ -84,6 +85,10 @@ class Polls:
             self._output_watermark_us[range_id] = max(
                 self._output_watermark_us[range_id], watermark_us
             )
+
+    def look_again(self) -> None:
+        """Forget which splits there are: the job has got some."""
+        self._splits.clear()
 
     def may_be_unreported(self, range_id: RangeId) -> bool:
         """Whether time may have gone on without a split before it was known that it has something again."""
@@ -118,7 +123,9 @@ class Polls:
     ) -> None:
         job = self._store.read_job(self._job)
         assert job is not None
-        row = job.ranges[range_id]
+        row = job.ranges.get(range_id)
+        if row is None:
+            return  # a store that has gone back does not have it any more
         output_watermark_us = max(
             self._output_watermark_us[range_id], row.watermark_us or MIN_TIMESTAMP_US
         )

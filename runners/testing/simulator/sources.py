@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dataflow.graph import ParDo, PipelineGraph, Read, StatefulParDo
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.source import Source, SourceBatch, SourceReader, SplitChanges, SplitStatus
 from runners.testing.simulator.fault import SyncPoint
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -79,8 +79,15 @@ class _Wrapped(Source):
     def input_name(self) -> str | None:
         return self._inner.input_name
 
+    @property
+    def discover_every_ms(self) -> int | None:
+        return self._inner.discover_every_ms
+
     def splits(self, desired: int) -> Sequence[Any]:
         return self._inner.splits(desired)
+
+    def discover(self, known: Sequence[Any]) -> SplitChanges:
+        return self._inner.discover(known)
 
     def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
         return self._open(self._label, self._inner, split, position, fence)

@@ -22,6 +22,8 @@ from runners.millwheel.store.port import (
     Indeterminate,
     JobRow,
     JobSpec,
+    RangeRow,
+    SplitsChange,
     TakenRange,
 )
 from runners.testing.manual_clock import ManualClock
@@ -313,6 +315,16 @@ class SimulatedStore:
         """Create or find the job."""
         self._reach()
         return self._shared.inner.open_job(spec)
+
+    def change_splits(self, change: SplitsChange) -> Sequence[RangeRow]:
+        """Note which splits a source has got and lost; the reply may get lost, or its receiver die."""
+        self._sync(SyncPoint.BEFORE_COMMIT)
+        self._reach()
+        rows = self._shared.inner.change_splits(change)
+        self._sync(SyncPoint.COMMIT_SENT)
+        if self._dice.strikes(Fault.LOST_REPLY):
+            raise StoreUnreachableError("the connection died before there was a reply")
+        return rows
 
     def read_signals(self, job: str, after: int) -> Sequence[Signal]:
         """The signals that the master does not know yet."""
