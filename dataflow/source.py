@@ -17,7 +17,7 @@ from typing import Any, Generic
 
 import attrs
 
-from dataflow.errors import InputError
+from dataflow.errors import InputError, PipelineError
 from dataflow.set_aside import SetAside
 from dataflow.type_hints import bounded, parameters_of
 from dataflow.type_vars import OutT_co
@@ -315,6 +315,36 @@ class Source(ABC, Generic[OutT_co]):
         Its readers hand over the same values and times every time, as most do anyway.
         """
         return self
+
+
+def check_discovery(source: Source) -> None:
+    """Refuse a source that nobody would ask for new splits, or that cannot be asked.
+
+    Raises:
+        PipelineError: it defines `Source.discover` and does not say how often that is to be asked; or it says so and is
+            bounded; or that is no positive number of milliseconds.
+    """
+    kind, every_ms = type(source), source.discover_every_ms
+    name = kind.__name__
+    if every_ms is None:
+        is_asked = kind.discover_every_ms is not Source.discover_every_ms
+        if kind.discover is not Source.discover and not is_asked:
+            raise PipelineError(
+                f"{name} defines discover, which nobody would call",
+                hint=f"override discover_every_ms in class {name} with a number, such as 30_000, or leave discover out",
+            )
+        return
+    if not isinstance(every_ms, int) or isinstance(every_ms, bool) or every_ms <= 0:
+        raise PipelineError(
+            f"{name}.discover_every_ms must be a positive number of milliseconds, and is {every_ms!r}",
+            hint="30_000 is a good value; None, if its splits never change",
+        )
+    if source.is_bounded:
+        raise PipelineError(
+            f"{name} may get splits while a job runs, and says that it ends by itself",
+            detail="discover_every_ms is a number, and is_bounded is True",
+            hint=f"override is_bounded with False in class {name}",
+        )
 
 
 def open_split(source: Source, split: Any, position: Any | None, *, fence: int = 0) -> SourceReader:

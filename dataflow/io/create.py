@@ -18,7 +18,7 @@ from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.record_ids import RecordIds
 from dataflow.serialization import dumps_code
-from dataflow.source import Source
+from dataflow.source import Source, check_discovery
 from dataflow.type_vars import K, T, V
 from triggers.accumulation import AccumulationMode
 from triggers.windowing_strategy import WindowingStrategy
@@ -43,8 +43,9 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
 
     Raises:
         PipelineError: ``source`` is no source, or takes no fence where it opens a split; one of the others is
-            something else; or the source retracts records (`Source.emits_retractions`) and is given ``record_ids`` or
-            ``event_time``: a retraction has the id of its record, and arrives later.
+            something else; the source is to be asked for new splits, and cannot be (`Source.discover`); or it retracts
+            records (`Source.emits_retractions`) and is given ``record_ids`` or ``event_time``: a retraction has the id
+            of its record, and arrives later.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Read(OneOutput["Pipeline", T], Generic[T]):
         self._name = type(source).__name__
         self._source = source
         _check_open(source)
+        check_discovery(source)
         if source.emits_retractions:
             _check_retractions(self._name, event_time=event_time, record_ids=record_ids)
         if event_time is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dataflow.distribution import install_command
 from dataflow.source import Source
+from dataflow.testing.discovery_laws import check_discovered_splits
 from dataflow.testing.source_laws import ReadStep, broken, check_splits
 
 try:
@@ -44,6 +45,8 @@ class SourceContract:
     * A split that is idle, or reports a backlog of 0, has nothing to read, and one that is finished stays so; neither
       an idle nor a finished one has a backlog.
     * A retraction is of a record that was handed over before, by the same split.
+    * Whichever of its splits a job knows, `Source.discover` adds the others, each once, and the same when it is asked
+      again; it removes none that is there.
     * `SourceReader.committed` accepts each position that was given, at any time and again; `SourceReader.close` too.
 
     Example::
@@ -99,6 +102,17 @@ class SourceContract:
     def test_it_is_notified_of_any_position(self) -> None:
         """Of newer and older ones, and again."""
         self._check(1, [ReadStep(1, acknowledged=each) for each in (0, 0, 1, 0, 3, 1) * 5])
+
+    def test_it_discovers_its_splits(self) -> None:
+        """Whichever of them a job knows, the rest is discovered, each once."""
+        for desired in (1, self.splits_max):
+            check_discovered_splits(
+                self.make_source,
+                self.expected(),
+                desired,
+                late_us=self.late_us,
+                is_static=self.is_static,
+            )
 
     def test_it_can_be_sent_to_workers(self) -> None:
         """A copy that was pickled has the same records, and so has the source for those that read again."""

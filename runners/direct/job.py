@@ -3,6 +3,7 @@
 Reads the splits in turns; all effects of a batch are through the whole pipeline before the next is read.
 """
 
+import logging
 import secrets
 import time
 from contextlib import ExitStack
@@ -39,6 +40,8 @@ from runners.sinks.writers import open_writer
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
+_LOG = logging.getLogger(__name__)
+
 #: Before a source that has nothing yet, as it waits for the clock, is asked again.
 _PAUSE_S = 0.01
 #: How long a sink may fail again and again.
@@ -54,9 +57,11 @@ class SplitInput:
         ids: the ids that have been read of it, if its records have ids.
         position: behind the last batch that was read.
         committed: notifies the reader of what has gone through the pipeline.
+        split: as its source has it.
     """
 
     stage: SourceStage
+    split: Any
     reader: SourceReader
     committed: CommittedPositions
     watermark_us: int = MIN_TIMESTAMP_US
@@ -98,7 +103,19 @@ class SplitInput:
         """
         reader = opened(stage.read, split, None)
         committed = CommittedPositions(stage.read.source, reader, where=stage.name)
-        return cls(stage, reader, committed, ids=stage.ids_in_memory(), sketch=stage.sketch())
+        return cls(
+            stage, split, reader, committed, ids=stage.ids_in_memory(), sketch=stage.sketch()
+        )
+
+    def end(self) -> None:
+        """End it where it is, as its input does not have it any more."""
+        self.status, self.watermark_us = SplitStatus.FINISHED, MAX_TIMESTAMP_US
+        _LOG.warning(
+            "%r is not in the input of %r any more, and has ended at %r; what was not read of it is lost",
+            self.split,
+            self.stage.name,
+            self.position,
+        )
 
     def close(self) -> None:
         """Release what the reader holds."""
@@ -154,6 +171,14 @@ class Job:
         self._inputs = [
             split for source in self._sources.values() for split in SplitInput.all_of(source)
         ]
+        clock = SystemClock()
+        #: When each source that may get splits is asked next, by the machine's clock in milliseconds.
+        self._growing_ms = {
+            name: clock.monotonic_ms()
+            for name, source in self._sources.items()
+            if source.read.source.discover_every_ms is not None
+        }
+        self._clock, self._open = clock, ExitStack()
         self._tables: dict[str, tuple[TableSpec, Rows]] = {
             table.name: (table, {}) for table in execution.graph.tables()
         }
@@ -162,7 +187,7 @@ class Job:
             "in memory",
             execution.graph.sinks(),
             open_writer,
-            SystemClock(),
+            clock,
         )
         self._late: list[tuple[str, LateArrival]] = []
         self._dead: list[DeadLetter] = []
@@ -176,8 +201,9 @@ class Job:
         ]
         with ExitStack() as stack:
             stack.callback(self._relays.close)
+            stack.enter_context(self._open)
             for split in self._inputs:
-                stack.callback(split.close)
+                self._open.callback(split.close)
             stack.enter_context(collecting())
             for stage in stages:
                 stage.setup()
@@ -187,10 +213,8 @@ class Job:
         return DirectResult(self._tables, self._late, self._dead, metrics)
 
     def _read_everything(self, bundle_records: int) -> None:
-        while unfinished := [
-            split for split in self._inputs if split.status is not SplitStatus.FINISHED
-        ]:
-            is_waiting = True
+        while (unfinished := self._unfinished()) or self._discovers():
+            is_waiting = bool(unfinished)
             for split in unfinished:
                 split.committed.notify()
                 with RunningAs(split.stage.name):
@@ -211,14 +235,61 @@ class Job:
                 for name in batch.signals:
                     self._signal(name)
                 self._relays.flush(_SINK_PATIENCE_S, time.sleep)
-            if is_waiting:
+            if is_waiting and not self._discovers():
                 time.sleep(_PAUSE_S)
+        if self._growing_ms:
+            # The end of the last split was not yet the end of the input.
+            self._growing_ms.clear()
+            self._now_us = MAX_TIMESTAMP_US if self._now_us == MIN_TIMESTAMP_US else self._now_us
+            self._advance()
         self._let_time_pass(MAX_TIMESTAMP_US)
         self._relays.flush(_SINK_PATIENCE_S, time.sleep)
 
+    def _unfinished(self) -> list[SplitInput]:
+        return [split for split in self._inputs if split.status is not SplitStatus.FINISHED]
+
     @property
     def _has_ended(self) -> bool:
-        return all(split.status is SplitStatus.FINISHED for split in self._inputs)
+        return not self._growing_ms and not self._unfinished()
+
+    def _discovers(self) -> bool:
+        """Ask the sources whose turn it is for splits that have come and gone; returns whether there are any.
+
+        Where no split is left, it is the turn of all.
+        """
+        now_ms, found = self._clock.monotonic_ms(), False
+        for name, due_ms in self._growing_ms.items():
+            if self._unfinished() and now_ms < due_ms:
+                continue
+            source = self._sources[name]
+            self._growing_ms[name] = now_ms + (source.read.source.discover_every_ms or 0)
+            found |= self._discover(name, source)
+        return found
+
+    def _discover(self, name: str, source: SourceStage) -> bool:
+        splits = [split for split in self._inputs if split.stage is source]
+        known = [split.split for split in splits]
+        changes = source.read.source.discover(known)
+        gone = [
+            split
+            for split in splits
+            if split.split in changes.removed and split.status is not SplitStatus.FINISHED
+        ]
+        for split in gone:
+            split.end()
+        added: list[Any] = []
+        for each in changes.added:
+            if each not in known and each not in added:
+                added.append(each)
+        for each in added:
+            opened_split = SplitInput.of(source, each)
+            # No watermark goes back.
+            opened_split.watermark_us = self._watermarks_us[name]
+            self._open.callback(opened_split.close)
+            self._inputs.append(opened_split)
+        if gone or added:
+            self._advance()
+        return bool(gone or added)
 
     def _let_time_pass(self, until_us: int) -> None:
         """Move the clock from timer to timer up to an instant."""
@@ -254,6 +325,8 @@ class Job:
         splits = [split for split in self._inputs if split.stage.name == name]
         # An idle split holds nothing back, but while there is one, there may be more to come.
         unfinished = [split for split in splits if split.status is not SplitStatus.FINISHED]
+        if name in self._growing_ms and not unfinished:
+            return self._watermarks_us[name]
         active = [split for split in unfinished if split.status is SplitStatus.ACTIVE]
         return min(split.watermark_us for split in active or unfinished or splits)
 

@@ -21,6 +21,7 @@ from dataflow.io.arrival import ArrivalTime, ArrivalTimeSource
 from dataflow.io.memory import MemorySource
 from dataflow.io.periodic import PeriodicSource
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.testing.discovery_laws import check_discovered_splits
 from dataflow.testing.source_contract import SourceContract
 from dataflow.testing.source_laws import BrokenRuleError
 from tests.effort import by_profile
@@ -358,6 +359,28 @@ class TestJournal(_Contract):
         return ["cake", "milk", "tea", "salt"]
 
 
+class Growing(Journal):
+    """One that may get splits."""
+
+    is_bounded, discover_every_ms = False, 1_000
+
+    def splits(self, desired: int) -> Sequence[Any]:
+        return [(0, 4)]
+
+    def discover(self, known: Sequence[Any]) -> df.SplitChanges:
+        return df.SplitChanges(added=[each for each in [(0, 4), (4, 6)] if each not in known])
+
+
+class TestGrowing(_Contract):
+    """Its splits are complete when they have been discovered."""
+
+    def make_source(self) -> Source:
+        return Growing()
+
+    def test_it_is_asked(self) -> None:
+        check_discovered_splits(Growing, ["cake", "milk", "tea", "salt"], 1)
+
+
 Reads = Callable[[SourceReader, int], SourceBatch]
 
 
@@ -503,6 +526,57 @@ BROKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
     ),
 ]
+
+
+def discovering(*added: Any, removed: Sequence[Any] = ()) -> dict[str, Any]:
+    """A source that has always these changes."""
+
+    def discover(self: Any, known: Sequence[Any]) -> df.SplitChanges:
+        return df.SplitChanges(added=added, removed=removed)
+
+    return {"discover": discover}
+
+
+BROKEN_DISCOVERIES: list[tuple[str, dict[str, Any]]] = [
+    ("must return SplitChanges", {"discover": lambda *_: []}),
+    ("add a split that is known", discovering((0, 4))),
+    ("add a split twice", discovering((4, 6), (4, 6))),
+    ("remove no split that is not known", discovering(removed=[(7, 8)])),
+    (
+        "remove no split that is there",
+        {
+            "discover": lambda self, known: attrs.evolve(
+                Growing.discover(self, known), removed=known
+            )
+        },
+    ),
+    ("a split must be plain", discovering(lambda: 0)),
+    ("have each record once", discovering()),
+    (
+        "the same splits when it is asked again",
+        {
+            "discover": lambda self, known: df.SplitChanges(
+                added=[] if len(known) > 1 else [(4, 6, id(self))]
+            )
+        },
+    ),
+    ("which nobody would call", {"discover_every_ms": Source.discover_every_ms}),
+    ("positive number of milliseconds", {"discover_every_ms": 0}),
+    ("says that it ends by itself", {"is_bounded": True}),
+]
+
+
+@pytest.mark.parametrize(("rule", "how"), BROKEN_DISCOVERIES)
+def test_a_source_that_discovers_wrongly_is_refused(rule: str, how: dict[str, Any]) -> None:
+    made: list[Source] = []
+
+    def make_source() -> Source:
+        # All of them stay, so that each has an identity of its own.
+        made.append(type("BrokenSource", (Growing,), how)())
+        return made[-1]
+
+    with pytest.raises((BrokenRuleError, df.PipelineError), match=rule):
+        check_discovered_splits(make_source, ["cake", "milk", "tea", "salt"], 1)
 
 
 def run_all(contract: SourceContract) -> None:

@@ -168,7 +168,9 @@ def test_every_interesting_thing_happens() -> None:
     assert sum(each.goes is not None for each in scripts) > 5
 
 
-def turns_red(faults: Any = FAULTS, seeds: int = 25, store: type[MemoryStore] = MemoryStore) -> bool:
+def turns_red(
+    faults: Any = FAULTS, seeds: int = 25, store: type[MemoryStore] = MemoryStore
+) -> bool:
     for seed in range(seeds):
         try:
             check(seed, faults, store())

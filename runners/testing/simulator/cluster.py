@@ -479,13 +479,7 @@ class SimulatedCluster:
             return
         master, before_us = self.master, dict(self.master._authority.inputs_us)  # noqa: SLF001 - it sees everything
         try:
-            if self.random.random() < 0.3:
-                self._in_driver(self.driver.look)
-            grows = self.driver.discovery.is_needed and not self._is_driver_dead
-            if grows and self.random.random() < 0.3:
-                self._in_driver(self.driver.discover)
-                if self._incarnation == self.shared.incarnation:
-                    self._new_splits.check(self.master)
+            self._step_helpers()
         except StoreRestartedError:
             self._begin_again()
             return
@@ -518,6 +512,15 @@ class SimulatedCluster:
                 self._check_clean()
                 self._check_owners()
                 self._is_over = True
+
+    def _step_helpers(self) -> None:
+        if self.random.random() < 0.3:
+            self._in_driver(self.driver.look)
+        grows = self.driver.discovery.is_needed and not self._is_driver_dead
+        if grows and self.random.random() < 0.3:
+            self._in_driver(self.driver.discover)
+            if self._incarnation == self.shared.incarnation:
+                self._new_splits.check(self.master)
 
     def _mend(self, error: LostCommitsError) -> None:
         """Restore the whole store: the job has ended because the store has lost something."""
