@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NoReturn
 
@@ -23,7 +23,7 @@ from runners.cli.check import check_formats
 from runners.cli.counted import add_command as add_metrics_command
 from runners.cli.kept import add_commands as add_kept_commands
 from runners.cli.run import add_command as add_run_command
-from runners.cli.text import find_job, print_table, shown_watermark
+from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.model import requests
 from runners.millwheel.model.requests import Request, Verb
@@ -200,9 +200,16 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
         asked: the parsed command line, with ``job``.
     """
     find_job(store, asked.job)
-    job = store.read_job(asked.job)
+    job, polls, now_us = (
+        store.read_job(asked.job),
+        store.read_polls(asked.job),
+        SystemClock().now_us(),
+    )
     print_table(
-        ("range", "first key hash", "last key hash", "worker", "watermark", "lag", "state"),
+        (
+            *("range", "first key hash", "last key hash", "worker", "watermark", "lag"),
+            *("last poll", "last record", "backlog", "state"),
+        ),
         (
             (
                 each["range"],
@@ -212,15 +219,24 @@ def show_ranges(store: Store, asked: argparse.Namespace) -> None:
                 ),
                 each["worker"] or "-",
                 *shown_watermark(each["watermark_us"], is_finished=each["is_finished"]),
-                f"in handover with {each['handover_with']}"
-                if each["handover_with"]
-                else "finished"
-                if each["is_finished"]
-                else "open",
+                *(
+                    "-" if each[name] is None else ago(each[name], now_us)
+                    for name in ("polled_us", "record_us")
+                ),
+                shown_backlog(each["backlog"]),
+                _range_state(each),
             )
-            for each in (ranges_of(job) if job else ())
+            for each in (ranges_of(job, polls) if job else ())
         ),
     )
+
+
+def _range_state(fields: Mapping[str, Any]) -> str:
+    if fields["handover_with"]:
+        return f"in handover with {fields['handover_with']}"
+    if fields["is_removed"]:
+        return "removed" if fields["is_finished"] else "removed, not ended yet"
+    return "finished" if fields["is_finished"] else "open"
 
 
 def send_request(store: Store, asked: argparse.Namespace) -> None:
@@ -323,7 +339,10 @@ def _add_views(verbs: Any) -> None:
         verbs,
         "ranges",
         "list the ranges of a job: splits of its sources, and key ranges of its groupings",
-        "Each has one worker; its watermark shows how far it has come. "
+        "Each has one worker; its watermark shows how far it has come. Of splits it shows when they were last asked "
+        "for records and when they last had one, as of a second ago: one that was asked just now and had nothing is "
+        "quiet, and of one that was asked long ago nobody knows what it has. "
+        "A split that is removed was not in its input any more, and has ended where it had been read to. "
         "A range in handover with another one is being split or merged, and cannot be moved.",
         "dataflow ranges scores",
     )

@@ -1,8 +1,10 @@
 """What the commands of ``dataflow`` share: finding a job, tables of text, and how far behind something is."""
 
 from collections.abc import Iterable
+from math import ceil
 
 from dataflow import times
+from dataflow.source import Backlog
 from runners.errors import StoreError
 from runners.millwheel.store.port import JobSummary, Store
 from runners.registry import STORE_VARIABLE
@@ -62,6 +64,22 @@ def shown_watermark(watermark_us: int | None, *, is_finished: bool) -> tuple[str
     if is_finished or not MIN_TIMESTAMP_US < watermark_us < MAX_TIMESTAMP_US:
         return shown, "-"
     return shown, times.behind(watermark_us, SystemClock().now_us())
+
+
+def shown_backlog(backlog: Backlog | None) -> str:
+    """What is still to be read of a split, as far as its source knows; a dash where it does not.
+
+    Args:
+        backlog: as of the last poll.
+    """
+    if backlog is None:
+        return "-"
+    parts = (
+        *([f"{backlog.records:,} records"] if backlog.records is not None else []),
+        *([f"{ceil(backlog.size_bytes / 1_000):,} kB"] if backlog.size_bytes is not None else []),
+        *([f"since {times.in_words(backlog.age_us)}"] if backlog.age_us else []),
+    )
+    return ", ".join(parts) or "-"
 
 
 def _shown(cell: object) -> str:

@@ -85,16 +85,16 @@ class StoreResult:
         """The ranges of the job as they are now; see `runners.millwheel.control.asking.ranges_of` for the fields.
 
         Args:
-            splits: their last polls, which only the driver of a stream knows.
+            splits: last polls of splits that are newer than those in the store.
 
         Raises:
             StoreError: the job was reset, or the store cannot be read.
         """
         with closing(open_store(self.dsn)) as store:
-            found = store.read_job(self.job)
+            found, polls = store.read_job(self.job), store.read_polls(self.job)
         if found is None:
             raise unknown_job(self.job)
-        return ranges_of(found, splits)
+        return ranges_of(found, {**polls, **splits})
 
     def move(self, range_id: str, slot: int) -> str:
         """Have a range go to the worker of a slot, wait until it has, and return a sentence that confirms it.

@@ -88,9 +88,11 @@ class StoreReader:
         self._last_signal = self._master.latest_signal
         try:
             self._read()
+            self._noted_polls = self._store.read_polls(self._job)
         except BaseException:
             self._store.close()
             raise
+        self._master.remember_polls(self._noted_polls)
         self._desk.inherit(_all_of(self._requests))
         self.pass_on()
         self._thread = threading.Thread(target=self._run, name="dataflow-store-reader", daemon=True)

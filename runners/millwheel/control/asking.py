@@ -88,16 +88,17 @@ def ranges_of(
     * ``first_hash``, ``last_hash``: the key hashes that it has; None of a split of a source;
     * ``worker``: its owner, or the last one; None: it has had none yet;
     * ``watermark_us``: how far it has come, by its last commit; None: it has made none;
-    * ``is_finished``: a split of a source that has been read to its end;
+    * ``is_finished``: a split of a source that has been read to its end, or was ended;
+    * ``is_removed``: a split that its input does not have any more; it ends where it is;
     * ``handover_with``: the range with which it is being split or merged, so that it cannot move; None: with none.
-    * ``polled_us``: when a split of a source was last asked for records, by the clock of its worker, as its driver
-      knows; None: not known; long ago: it is not asked, so nobody knows what it has;
+    * ``polled_us``: when a split of a source was last asked for records, by the clock of its worker; None: not known;
+      long ago: it is not asked, so nobody knows what it has;
     * ``record_us``: when it last had one; None: not known;
     * ``backlog``: what it had then that was still to be read, a `dataflow.Backlog`; None: not known.
 
     Args:
         job: as the store has it.
-        splits: the last polls of its splits, which the store does not have.
+        splits: the last polls of its splits: as the store has them, a second or two old, or as its driver does.
     """
     return [
         {
@@ -107,6 +108,7 @@ def ranges_of(
             "worker": row.owner,
             "watermark_us": row.watermark_us,
             "is_finished": row.is_finished,
+            "is_removed": row.is_removed,
             "handover_with": None if row.handover_with is None else str(row.handover_with),
             "polled_us": poll and poll.polled_us,
             "record_us": poll and poll.record_us,

@@ -337,6 +337,15 @@ class Master:
         """The last poll of each split, as far as workers have reported."""
         return dict(self._polls)
 
+    def remember_polls(self, polls: Mapping[RangeId, SplitPoll]) -> None:
+        """Take the polls of drivers before this one for the last ones; before the first `step`.
+
+        Args:
+            polls: as the store has them.
+        """
+        known = {each: poll for each, poll in polls.items() if self._authority.knows(each)}
+        self._polls = known | self._polls
+
     def last_poll(self, range_id: RangeId) -> SplitPoll | None:
         """The last poll of a split, by any owner; None: none is known.
 

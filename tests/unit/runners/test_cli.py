@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+import dataflow as df
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
 from dataflow.table import TableSpec
 from runners import registry
@@ -28,9 +29,10 @@ from runners.millwheel.model.production import (
 )
 from runners.millwheel.model.requests import Answer, Request, Verb
 from runners.millwheel.model.signals import Signal
+from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import JobSpec, OldSnapshot, RangeSpec, Store
+from runners.millwheel.store.port import JobSpec, OldSnapshot, RangeSpec, SplitsChange, Store
 from runners.stored.framing import Format, writing
 from runners.stored.metrics import encode_metrics
 from runners.system_clock import SystemClock
@@ -511,8 +513,43 @@ def test_ranges_are_a_table(
     assert header.startswith("range   first key hash")
     assert row.split() == [
         "sum[0]", "0x0000000000000000", "0xffffffffffffffff", "me",
-        "1970-01-01T00:00:01.500000+00:00", "1", "day", "behind", "open",
+        "1970-01-01T00:00:01.500000+00:00", "1", "day", "behind", "-", "-", "-", "open",
     ]  # fmt: skip
+
+
+def test_a_split_is_shown_with_its_last_poll(
+    store: MemoryStore, set_clock: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was asked and had nothing is told from one that was not, and from one that is gone."""
+    splits = [RangeSpec(range_id=RangeId("read", n), split=b"%d" % n) for n in range(3)]
+    store.open_job(
+        JobSpec(job="scores", mode="streaming", fingerprint="f", ranges=splits, tables=())
+    )
+    second = 1_000_000
+    quiet = SplitPoll(polled_us=99 * second, record_us=40 * second, backlog=df.Backlog(records=0))
+    waits = SplitPoll(polled_us=10 * second, backlog=df.Backlog(size_bytes=1_500, age_us=second))
+    store.note_polls("scores", {RangeId("read", 0): quiet, RangeId("read", 1): waits})
+    store.change_splits(
+        SplitsChange(
+            job="scores",
+            version=0,
+            computation="read",
+            known=3,
+            added=[],
+            watermark_us=0,
+            removed=[RangeId("read", 2)],
+        )
+    )
+    set_clock(100 * second)
+
+    assert main(["ranges", "scores"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    at = head.index("last poll")
+    assert [re.split("  +", row[at:]) for row in rows] == [
+        ["a few seconds ago", "1 minute ago", "0 records", "open"],
+        ["1 minute ago", "-", "2 kB, since 1 second", "open"],
+        ["-", "-", "-", "removed, not ended yet"],
+    ]
 
 
 def test_a_range_that_cannot_move_is_shown_with_the_one_it_waits_for(
