@@ -347,6 +347,25 @@ def check_discovery(source: Source) -> None:
         )
 
 
+def checked_changes(source: Source, changes: object) -> SplitChanges:
+    """What `Source.discover` has returned.
+
+    Args:
+        source: that was asked.
+        changes: its answer.
+
+    Raises:
+        InputError: it is no `SplitChanges`.
+    """
+    if isinstance(changes, SplitChanges):
+        return changes
+    name = type(source).__name__
+    raise InputError(
+        f"{name}.discover has returned no SplitChanges, but {changes!r:.100}",
+        hint="return df.SplitChanges(added=[...], removed=[...])",
+    )
+
+
 def open_split(source: Source, split: Any, position: Any | None, *, fence: int = 0) -> SourceReader:
     """A reader of a split, as every engine opens it.
 

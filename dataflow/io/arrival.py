@@ -24,6 +24,7 @@ from dataflow.source import (
     SourceReader,
     SplitChanges,
     SplitStatus,
+    checked_changes,
     open_split,
 )
 from windowing.timestamps import MIN_TIMESTAMP_US
@@ -133,10 +134,8 @@ class ArrivalTimeSource(Source):
 
     def discover(self, known: Sequence[ArrivalSplit]) -> SplitChanges:
         """The changes of the wrapped source, with the time now."""
-        changes, began_us = (
-            self.source.discover([each.split for each in known]),
-            self.arrival.now_us(),
-        )
+        answer: object = self.source.discover([each.split for each in known])
+        changes, began_us = checked_changes(self.source, answer), self.arrival.now_us()
         removed = list(changes.removed)
         return SplitChanges(
             added=[ArrivalSplit(split, began_us) for split in changes.added],

@@ -13,7 +13,7 @@ import attrs
 
 from dataflow.io.trusted_watermark import opened
 from dataflow.metric_updates import RunningAs, collecting, take_updates
-from dataflow.source import SourceBatch, SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus, checked_changes
 from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter
@@ -269,7 +269,8 @@ class Job:
     def _discover(self, name: str, source: SourceStage) -> bool:
         splits = [split for split in self._inputs if split.stage is source]
         known = [split.split for split in splits]
-        changes = source.read.source.discover(known)
+        asked = source.read.source
+        changes = checked_changes(asked, asked.discover(known))
         gone = [
             split
             for split in splits

@@ -26,9 +26,8 @@ from typing import Any, Protocol, TypeVar
 
 import attrs
 
-from dataflow.errors import InputError
 from dataflow.graph import Read
-from dataflow.source import Source, SplitChanges
+from dataflow.source import Source, checked_changes
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.model.ids import RangeId
@@ -164,7 +163,7 @@ class SplitDiscovery:
             self._done(asked)
             return
         asked.is_failing = False
-        checked = _checked(changes, asked)
+        checked = checked_changes(asked.source, changes)
         added: list[Any] = []
         for each in checked.added:
             if each not in asked.known and each not in added:
@@ -244,16 +243,6 @@ def growing(plan: ExecutionPlan) -> dict[str, tuple[Source, int]]:
 def _splits_of(job: JobRow, name: str) -> list[Any]:
     rows = [row for each, row in sorted(job.ranges.items()) if each.computation == name]
     return [decode_split(row.split) for row in rows if row.split is not None]
-
-
-def _checked(changes: object, asked: _Growing) -> SplitChanges:
-    if isinstance(changes, SplitChanges):
-        return changes
-    name = type(asked.source).__name__
-    raise InputError(
-        f"{name}.discover has returned no SplitChanges, but {changes!r:.100}",
-        hint="return df.SplitChanges(added=[...], removed=[...])",
-    )
 
 
 def _all_of(queue: SimpleQueue[_T]) -> Iterator[_T]:

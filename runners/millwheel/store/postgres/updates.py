@@ -88,7 +88,8 @@ def _lock_all(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds]:
         found = read_job(connection, job)
         if found is None:
             raise unknown_job(job)
-        # A range is created under the fence of another, so there are no more when all are locked.
+        # A key range is created under the fence of another, and a split under the lock of the catalog, so there are no
+        # more when all are locked.
         if locked == found[1].by_number.keys():
             return found
         locked = set(lock_fences(connection, list(found[1].by_number)))
