@@ -88,6 +88,7 @@ def test_a_new_split_begins_where_event_time_is() -> None:
             )
         )
     assert seen == [("01", ["a", "c"])]
+    assert p.result is not None
     assert [each["element"].value for each in p.result.late_records()] == [("k", "b")]
 
 
@@ -95,7 +96,7 @@ def test_a_source_that_nobody_can_ask_is_refused() -> None:
     class Forgetful(Growing):
         is_bounded = True
 
-    with pytest.raises(df.PipelineError, match="Forgetful may get splits .* ends by itself"):
+    with pytest.raises(df.PipelineError, match=r"Forgetful may get splits .* ends by itself"):
         df.Read(Forgetful())
 
 
