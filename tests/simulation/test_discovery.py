@@ -225,9 +225,9 @@ def test_without_the_hold_it_turns_red(monkeypatch: pytest.MonkeyPatch) -> None:
     hold = WatermarkAuthority.hold
 
     def forgotten(self: WatermarkAuthority, source: str) -> int:
-        held_us = hold(self, source)
+        hold_us = hold(self, source)
         self.let_go(source)
-        return held_us
+        return hold_us
 
     monkeypatch.setattr(WatermarkAuthority, "hold", forgotten)
     assert turns_red()

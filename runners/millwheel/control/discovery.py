@@ -46,10 +46,15 @@ class Adopter(Protocol):
         """Hold what a source feeds; the watermark of new splits, or None."""
 
     def adopt_splits(self, source: str, rows: Sequence[RangeRow]) -> None:
-        """Give splits to workers, and end the hold."""
+        """Give splits to workers, and end the hold.
+
+        Args:
+            source: the computation that reads it.
+            rows: of the new splits.
+        """
 
     def open_splits(self, ranges: Sequence[RangeId]) -> list[RangeId]:
-        """Those that have not ended."""
+        """The splits among these that have not ended."""
 
     def end_splits(self, ranges: Sequence[RangeId]) -> None:
         """Have splits end."""

@@ -316,7 +316,7 @@ class Master:
         self._assign({slot: tuple(ranges) for slot, ranges in given.items()})
 
     def open_splits(self, ranges: Iterable[RangeId]) -> list[RangeId]:
-        """Those of some splits that have not come to their end, and are not to be ended yet."""
+        """The splits among these that have not come to their end, and are not to be ended yet."""
         return [
             each
             for each in ranges

@@ -57,7 +57,7 @@ class WatermarkAuthority:
         self._idle: Collection[RangeId] = ()
         self._growing = frozenset(growing)
         #: By source that is getting splits, the watermark at which they begin.
-        self._held_us: dict[str, int] = {}
+        self._holds_us: dict[str, int] = {}
         # A range commits its input watermark, which no sender can go behind.  So the one that is furthest counts for
         # its whole computation.
         self._inputs_us = {
@@ -124,13 +124,13 @@ class WatermarkAuthority:
         ]
         # Where its splits are idle, or have come back from that, what it feeds may have come further.
         inputs_us = [us for name, us in self._inputs_us.items() if source in self._senders[name]]
-        held_us = max([min(outputs_us, default=MIN_TIMESTAMP_US), *inputs_us])
-        self._held_us[source] = held_us
-        return held_us
+        hold_us = max([min(outputs_us, default=MIN_TIMESTAMP_US), *inputs_us])
+        self._holds_us[source] = hold_us
+        return hold_us
 
     def let_go(self, source: str) -> None:
         """End the hold of a source: its new splits hold for themselves, or there are none."""
-        self._held_us.pop(source, None)
+        self._holds_us.pop(source, None)
 
     def add_split(self, range_id: RangeId, watermark_us: int) -> None:
         """Add a split that a source has got.
@@ -205,7 +205,7 @@ class WatermarkAuthority:
             watermark_us = min(
                 [
                     *(self._outputs_us[each] for each in self._waited_for(name)),
-                    *(us for source, us in self._held_us.items() if source in senders),
+                    *(us for source, us in self._holds_us.items() if source in senders),
                 ]
             )
             if watermark_us >= MAX_TIMESTAMP_US and self._may_get_splits(name):
@@ -228,7 +228,7 @@ class WatermarkAuthority:
 
     def lowest_output_us(self) -> int:
         """The output watermark of the range that is furthest behind."""
-        return min([*self._outputs_us.values(), *self._held_us.values()])
+        return min([*self._outputs_us.values(), *self._holds_us.values()])
 
     def slowest_source_us(self) -> int:
         """The output watermark of the source split that is furthest behind; idle ones are left out."""

@@ -520,7 +520,7 @@ def test_ranges_are_a_table(
 def test_a_split_is_shown_with_its_last_poll(
     store: MemoryStore, set_clock: Callable[[int], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that was asked and had nothing is told from one that was not, and from one that is gone."""
+    """One that was asked and had nothing differs from one that was not, and from one that is gone."""
     splits = [RangeSpec(range_id=RangeId("read", n), split=b"%d" % n) for n in range(3)]
     store.open_job(
         JobSpec(job="scores", mode="streaming", fingerprint="f", ranges=splits, tables=())

@@ -87,25 +87,25 @@ def test_no_watermark_goes_back_or_passes_a_hold(
     acts: list[tuple[str, int]], idle: set[int]
 ) -> None:
     """Whatever is reported, whoever is idle, and whenever splits come."""
-    ours, splits, held_us, before_us = authority(), 2, None, MIN_TIMESTAMP_US
+    ours, splits, hold_us, before_us = authority(), 2, None, MIN_TIMESTAMP_US
     for act, number in acts:
         if act == "report":
             ours.report({READ[number % splits]: number})
-        elif act == "hold" and held_us is None:
-            held_us = ours.hold("read")
-            assert held_us >= before_us
-        elif act == "add" and held_us is not None and splits < len(READ):
-            ours.add_split(READ[splits], held_us)
+        elif act == "hold" and hold_us is None:
+            hold_us = ours.hold("read")
+            assert hold_us >= before_us
+        elif act == "add" and hold_us is not None and splits < len(READ):
+            ours.add_split(READ[splits], hold_us)
             splits += 1
             ours.let_go("read")
-            held_us = None
+            hold_us = None
         elif act == "drop":
             ours.let_go("read")
-            held_us = None
+            hold_us = None
         ours.advance([READ[each] for each in idle if each < splits - 1])
         assert input_us(ours) >= before_us
         before_us = input_us(ours)
-        assert held_us is None or before_us <= held_us
+        assert hold_us is None or before_us <= hold_us
 
 
 def test_new_splits_go_to_the_slot_that_has_fewest() -> None:
