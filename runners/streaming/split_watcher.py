@@ -7,6 +7,7 @@ request of a person from the master.  What it does is `runners.millwheel.control
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from types import TracebackType
 from typing import Self
 
@@ -72,25 +73,26 @@ class SplitWatcher:
         self._discovery.pass_on(self._master)
 
     def _run(self) -> None:
-        is_cut_off = False
-        store = self._connect()
         try:
-            while not self._stopped.wait(_LOOK_INTERVAL_MS / 1_000):
-                try:
-                    self._discovery.ask(store)
-                    is_cut_off = False
-                except (StoreRestartedError, JobMismatchError):
-                    raise
-                except StoreError as error:
-                    # The store connects again by itself, and what is to be written is kept.
-                    if not is_cut_off:
-                        _LOG.warning(
-                            "new splits of job %s cannot be written to the store, which is tried again: %s",
-                            self._job,
-                            error,
-                        )
-                    is_cut_off = True
+            with closing(self._connect()) as store:
+                self._ask_again_and_again(store)
         except Exception as error:  # noqa: BLE001 - handed to the thread of the master
             self._failure = error
-        finally:
-            store.close()
+
+    def _ask_again_and_again(self, store: Store) -> None:
+        is_cut_off = False
+        while not self._stopped.wait(_LOOK_INTERVAL_MS / 1_000):
+            try:
+                self._discovery.ask(store)
+                is_cut_off = False
+            except (StoreRestartedError, JobMismatchError):
+                raise
+            except StoreError as error:
+                # The store connects again by itself, and what is to be written is kept.
+                if not is_cut_off:
+                    _LOG.warning(
+                        "new splits of job %s cannot be written to the store, which is tried again: %s",
+                        self._job,
+                        error,
+                    )
+                is_cut_off = True
