@@ -80,7 +80,7 @@ class _World:
         self.clock.advance(after_ms)
 
 
-def test_a_source_is_asked_at_once_and_then_as_often_as_it_says() -> None:
+def test_a_source_is_asked_at_once_and_then_at_its_interval() -> None:
     world = _World()
     for _ in range(4):
         world.turn(EVERY_MS // 2)
