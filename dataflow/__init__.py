@@ -85,7 +85,7 @@ from dataflow.selections import (
     TopCombineFn,
 )
 from dataflow.set_aside import SetAside
-from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
+from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitChanges, SplitStatus
 from dataflow.table import ColumnType
@@ -226,6 +226,7 @@ __all__ = [
     "BadElement",
     "BagStateSpec",
     "BatchElements",
+    "Batching",
     "CalendarWindows",
     "Change",
     "Clocks",

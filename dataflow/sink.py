@@ -37,6 +37,25 @@ class SinkChange:
 
 
 @attrs.frozen(kw_only=True)
+class Batching:
+    """How large batches are, and how long changes wait for others so that they are.
+
+    A batch is sent when it is full, when the first of its changes has waited for `max_delay_ms`, or when no more
+    changes can come: at the end of the job, and of a batch.  A job that is paused leaves what waits in the outbox.
+
+    Attributes:
+        max_delay_ms: how long a change waits, about; 0: what is there is sent at once.
+        max_bytes: a batch with so many bytes, as the outbox has them, is full; a single larger row is a batch of its
+            own.  A batch is held in memory, in several times as many bytes.
+        max_rows: a batch with so many changes is full.
+    """
+
+    max_delay_ms: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+    max_bytes: int = attrs.field(default=16 << 20, validator=attrs.validators.gt(0))
+    max_rows: int = attrs.field(default=10_000, validator=attrs.validators.gt(0))
+
+
+@attrs.frozen(kw_only=True)
 class Lane:
     """Part of an outbox that is sent in order; the changes of one `Sink.lane_key` are all in one lane.
 
@@ -114,6 +133,11 @@ class Sink(ABC, Generic[InT_contra]):
     def takes_retractions(self) -> bool:
         """Whether changes may have the sign -1; otherwise input that retracts is refused when the pipeline is built."""
         return True
+
+    @property
+    def batching(self) -> Batching:
+        """How large batches are; by default what waits is sent at once."""
+        return Batching()
 
     def lane_key(self, element: InT_contra) -> Any:
         """What decides on the lane of an element, anything that is a key: changes of one key keep their order.

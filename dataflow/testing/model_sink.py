@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from dataflow.errors import SinkFencedError
-from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
+from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
 
 
 class Outcome(Enum):
@@ -55,6 +55,7 @@ class ModelSink(Sink[Any]):
         fate: called before each commit with the lane; decides what becomes of it.
         between: called between the steps of each act, with their names: others may act there.
         takes_retractions: whether changes may be retractions.
+        batching: how large batches are.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class ModelSink(Sink[Any]):
         fate: Callable[[Lane], Outcome] = lambda _: Outcome.DONE,
         between: Callable[[str], None] = lambda _: None,
         takes_retractions: bool = True,
+        batching: Batching | None = None,
     ) -> None:
         self._lanes, self.fate, self.between = lanes, fate, between
         self._takes_retractions = takes_retractions
+        self._batching = batching or Batching()
         self.state: dict[str, ModelLane] = {}
 
     @property
@@ -78,6 +81,11 @@ class ModelSink(Sink[Any]):
     def takes_retractions(self) -> bool:
         """Whether it was made so."""
         return self._takes_retractions
+
+    @property
+    def batching(self) -> Batching:
+        """How large batches are."""
+        return self._batching
 
     def open(self, lane: Lane) -> SinkWriter:
         """A writer of a lane."""

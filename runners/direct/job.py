@@ -213,6 +213,8 @@ class Job:
         return DirectResult(self._tables, self._late, self._dead, metrics)
 
     def _read_everything(self, bundle_records: int) -> None:
+        # So the relays have seen that nothing waits yet.
+        self._relays.step()
         while (unfinished := self._unfinished()) or self._discovers():
             is_waiting = bool(unfinished)
             for split in unfinished:
@@ -234,7 +236,7 @@ class Job:
                 self._note_committed(split)
                 for name in batch.signals:
                     self._signal(name)
-                self._relays.flush(_SINK_PATIENCE_S, time.sleep)
+                self._relays.flush(_SINK_PATIENCE_S, time.sleep, is_last=False)
             if is_waiting and not self._discovers():
                 time.sleep(_PAUSE_S)
         if self._growing_ms:

@@ -10,7 +10,17 @@ from collections.abc import Callable, Sequence
 from dataflow.errors import SinkError, SinkFencedError
 from dataflow.serialization import loads
 from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
-from runners.relay.outbox import LanePlace, OutboxBatch, OutboxStore, Taken, TakenLane, values_of
+from runners.core.ground.clock import Clock
+from runners.relay.batch_timer import BatchTimer
+from runners.relay.outbox import (
+    Held,
+    LanePlace,
+    OutboxBatch,
+    OutboxStore,
+    Taken,
+    TakenLane,
+    values_of,
+)
 
 OpenWriter = Callable[[Sink[object], Lane], SinkWriter]
 
@@ -23,22 +33,31 @@ class LaneRelay:
         sink: that takes its rows.
         place: of the lane.
         open_writer: opens a writer of the sink.
+        clock: tells how long changes have waited for a batch to be full.
     """
 
     def __init__(
-        self, outbox: OutboxStore, sink: Sink[object], place: LanePlace, open_writer: OpenWriter
+        self,
+        outbox: OutboxStore,
+        sink: Sink[object],
+        place: LanePlace,
+        open_writer: OpenWriter,
+        clock: Clock,
     ) -> None:
         self._outbox, self._sink, self.place = outbox, sink, place
-        self._open = open_writer
+        self._open, self._timer = open_writer, BatchTimer(sink.batching, clock)
         self._lane: TakenLane | None = None
         self._writer: SinkWriter | None = None
         self._delivered = 0
 
-    def step(self) -> int:
-        """Send the next batch.
+    def step(self, *, is_last: bool = False) -> int:
+        """Send the next batch, if it is full or due.
+
+        Args:
+            is_last: whether no more changes come, so that what waits is sent whether it fills a batch or not.
 
         Returns:
-            How many changes were sent; 0: none waits.
+            How many changes were sent; 0: none waits, or they wait for others.
 
         Raises:
             SinkFencedError: another relay has the lane, or has it no more.
@@ -47,7 +66,7 @@ class LaneRelay:
             Exception: whatever else the sink or the store raises; trying again may help.
         """
         try:
-            return self._step()
+            return self._step(is_last=is_last)
         except BaseException:
             self.close()
             raise
@@ -59,22 +78,34 @@ class LaneRelay:
         if writer is not None:
             writer.close()
 
-    def _step(self) -> int:
+    def _step(self, *, is_last: bool) -> int:
         if self._lane is None:
             # So many jobs never write to a sink; nobody is asked before there is something to say.
-            if not self._outbox.count_waiting(self.place):
+            is_waiting = bool(self._outbox.count_waiting(self.place))
+            self._timer.note_first_look(is_waiting=is_waiting)
+            if not is_waiting:
                 return 0
             self._take()
+        elif not (is_last or self._timer.is_to_look()):
+            return 0
         assert self._lane is not None
         assert self._writer is not None
-        batch = self._outbox.next_batch(self._lane, self._delivered)
+        batch = self._outbox.next_batch(
+            self._lane,
+            self._delivered,
+            self._sink.batching,
+            is_due=is_last or self._timer.is_due(),
+        )
         if isinstance(batch, Taken):
             raise SinkFencedError(f"another process relays {self.place}")
-        if batch is None:
+        if isinstance(batch, Held):
+            self._timer.note_held()
             return 0
-        self._writer.write(batch.number, self._changes(batch))
-        self._delivered = batch.number
-        return len(batch.rows)
+        if batch is not None:
+            self._writer.write(batch.number, self._changes(batch))
+            self._delivered = batch.number
+        self._timer.restart()
+        return 0 if batch is None else len(batch.rows)
 
     def _take(self) -> None:
         lane = self._outbox.take_lane(self.place)

@@ -1,14 +1,19 @@
 """MemoryOutbox: the lanes of outboxes in memory."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from sys import getsizeof
 
 import attrs
 
+from dataflow.sink import Batching
+from dataflow.table import Row
 from runners.core.tables.changelog import Rows
 from runners.relay.outbox import (
-    BATCH_ROWS_MAX,
+    AT_ONCE,
+    HELD,
     TAKEN,
+    Held,
     LanePlace,
     OutboxBatch,
     Taken,
@@ -36,13 +41,10 @@ class MemoryOutbox:
     Args:
         run: a text that no other run has: the part of a writer's name that differs.
         rows: the rows of the table with a name: by number, with the lane as the first value.
-        batch_rows_max: rows of a batch.
     """
 
-    def __init__(
-        self, run: str, rows: Callable[[str], Rows], *, batch_rows_max: int = BATCH_ROWS_MAX
-    ) -> None:
-        self._run, self._rows, self._batch_rows_max = run, rows, batch_rows_max
+    def __init__(self, run: str, rows: Callable[[str], Rows]) -> None:
+        self._run, self._rows = run, rows
         self._lanes_made = itertools.count(1)
         self._lanes: dict[tuple[str, str, int], _Lane] = {}
 
@@ -61,12 +63,21 @@ class MemoryOutbox:
             is_in_flight=bool(lane.in_flight),
         )
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
         """Note what is delivered, and take the batch after it.
 
         Args:
             lane: as it was taken.
             delivered: the number of the last batch that the sink has.
+            batching: when a batch is full.
+            is_due: whether a batch that is not full is taken too.
         """
         known = self._lanes.get(_key(lane.place))
         if known is None or (known.token, known.writer) != (lane.token, lane.writer):
@@ -77,9 +88,17 @@ class MemoryOutbox:
         if delivered == known.number:
             for key in known.in_flight:
                 del rows[key]
-            of_lane = [key for key, row in rows.items() if row[0] == lane.place.number]
-            known.in_flight = [key for key in of_lane[: self._batch_rows_max] if type(key) is int]
-            known.number += bool(known.in_flight)
+            known.in_flight = []
+            waiting = [
+                (key, row)
+                for key, row in rows.items()
+                if row[0] == lane.place.number and type(key) is int
+            ]
+            keys, size_bytes = _fitting(waiting, batching)
+            is_full = len(keys) == batching.max_rows or size_bytes >= batching.max_bytes
+            if keys and not (is_due or is_full):
+                return HELD
+            known.in_flight, known.number = keys, known.number + bool(keys)
         if not known.in_flight:
             return None
         return OutboxBatch(number=known.number, rows=[rows[key][1:] for key in known.in_flight])
@@ -96,6 +115,17 @@ class MemoryOutbox:
         """
         for key in [each for each in self._lanes if each[0] == job]:
             del self._lanes[key]
+
+
+def _fitting(waiting: Sequence[tuple[int, Row]], batching: Batching) -> tuple[list[int], int]:
+    """The keys of the rows that fit into a batch; and the bytes of these, or of too many."""
+    keys, total_bytes = list[int](), 0
+    for key, row in waiting[: batching.max_rows]:
+        total_bytes += sum(map(getsizeof, row))
+        if keys and total_bytes > batching.max_bytes:
+            break
+        keys.append(key)
+    return keys, total_bytes
 
 
 def _key(place: LanePlace) -> tuple[str, str, int]:

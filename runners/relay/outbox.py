@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import attrs
 
+from dataflow.sink import Batching
 from dataflow.table import Row, TableSpec
 
-#: The most rows and bytes of a batch; a single larger row is a batch of its own.
-BATCH_ROWS_MAX, BATCH_BYTES_MAX = 10_000, 16 << 20
+#: What is there is sent.
+AT_ONCE = Batching()
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +63,13 @@ class OutboxBatch:
     rows: Sequence[Row]
 
 
+class Held:
+    """Rows wait, fewer than fill a batch; none was taken."""
+
+
+HELD = Held()
+
+
 class Taken:
     """The lane was taken by another relay, or does not know a batch that was sent; it is to be taken again."""
 
@@ -79,7 +87,14 @@ class OutboxStore(Protocol):
             StoreError: there is no such job.
         """
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
         """Note what is delivered, and take the batch after it; None: there are no rows.
 
         Idempotent: a batch that was taken and not delivered comes again, with the same rows.
@@ -87,6 +102,8 @@ class OutboxStore(Protocol):
         Args:
             lane: as it was taken.
             delivered: the number of the last batch that the sink has; its rows are deleted.
+            batching: when a batch is full.
+            is_due: whether a batch that is not full is taken too.
         """
 
     def count_waiting(self, place: LanePlace) -> int:

@@ -38,7 +38,7 @@ class Relays:
         job: its name.
         sinks: with their outboxes, by label.
         open_writer: opens writers of sinks.
-        clock: for pauses after failures.
+        clock: for pauses after failures, and for how long changes have waited.
         on_failure: called with a lane and a reason each time that a sink fails and will be tried again.
     """
 
@@ -59,14 +59,18 @@ class Relays:
                     sink,
                     LanePlace(job=job, sink=label, outbox=table, number=number),
                     open_writer,
+                    clock,
                 )
             )
             for label, (table, sink) in sinks.items()
             for number in range(sink.lanes)
         ]
 
-    def step(self) -> int:
-        """Send a batch of each lane that is not left alone for a while.
+    def step(self, *, is_last: bool = False) -> int:
+        """Send a batch of each lane that is not left alone for a while, if it is full or due.
+
+        Args:
+            is_last: whether no more changes come, so that what waits is sent at once.
 
         Returns:
             How many changes were sent.
@@ -74,22 +78,25 @@ class Relays:
         Raises:
             SinkError: the sink refuses the rows, or does not have what it had: trying again would not help.
         """
-        return sum(map(self._step, self._lanes))
+        return sum(self._step(each, is_last=is_last) for each in self._lanes)
 
-    def flush(self, patience_s: float, wait: Callable[[float], None]) -> None:
-        """Send everything that waits.
+    def flush(
+        self, patience_s: float, wait: Callable[[float], None], *, is_last: bool = True
+    ) -> None:
+        """Send everything that waits, but for what waits for more.
 
         Args:
             patience_s: how long one lane may fail again and again before its error is raised.
             wait: sleeps for so many seconds.
+            is_last: whether no more changes come, so that nothing waits for more.
 
         Raises:
             SinkError: see `step`; or a sink has failed for so long.
         """
         while True:
-            if self.step():
+            if self.step(is_last=is_last):
                 continue
-            if self.is_empty():
+            if self.is_empty() if is_last else not self._is_failing():
                 return
             now_ms = self._clock.monotonic_ms()
             for each in self._lanes:
@@ -102,16 +109,19 @@ class Relays:
         """Whether nothing waits in any lane, as the store has it."""
         return not any(self._outbox.count_waiting(each.relay.place) for each in self._lanes)
 
+    def _is_failing(self) -> bool:
+        return any(each.failing_since_ms is not None for each in self._lanes)
+
     def close(self) -> None:
         """Leave all lanes."""
         for each in self._lanes:
             each.relay.close()
 
-    def _step(self, lane: _Relayed) -> int:
+    def _step(self, lane: _Relayed, *, is_last: bool) -> int:
         if self._clock.monotonic_ms() < lane.not_before_ms:
             return 0
         try:
-            sent = lane.relay.step()
+            sent = lane.relay.step(is_last=is_last)
         except SinkFencedError as error:
             self._leave_alone(lane, error)
             return 0

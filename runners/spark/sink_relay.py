@@ -79,7 +79,7 @@ class SinkRelay:
         idle_s = _IDLE_MIN_S
         while not self._stopped.is_set():
             is_last = self._is_last.is_set()
-            if relays.step():
+            if relays.step(is_last=is_last):
                 idle_s = _IDLE_MIN_S
                 continue
             if is_last and relays.is_empty():

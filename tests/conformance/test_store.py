@@ -84,6 +84,7 @@ from tests.conformance.broken_adapters.reading import (
 )
 from tests.conformance.broken_adapters.relaying import (
     ChoosesRowsAnew,
+    HoldsNothing,
     LeavesDeliveredRows,
     LetsSeveralRelay,
     MixesLanes,
@@ -179,6 +180,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
     ("broken", "check"),
     [
         (SendsTheLastFirst, "rows_leave_a_lane_in_order"),
+        (HoldsNothing, "a_lane_is_held_until_a_batch_is_full"),
         (MixesLanes, "rows_leave_a_lane_in_order"),
         (LeavesDeliveredRows, "rows_leave_a_lane_in_order"),
         (NumbersBatchesAnew, "a_batch_is_the_same_for_the_next_relay"),

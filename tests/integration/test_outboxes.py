@@ -7,9 +7,10 @@ import attrs
 import psycopg
 import pytest
 
+from dataflow.sink import Batching
 from dataflow.table import TableWrite
 from runners.millwheel.store.postgres import PostgresStore
-from runners.relay.outbox import OutboxBatch, TakenLane
+from runners.relay.outbox import AT_ONCE, OutboxBatch, TakenLane
 from runners.testing.store_conformance.outboxes import FIRST, OUTBOX
 from runners.testing.store_conformance.world import LOW, Owner, job_spec
 
@@ -34,8 +35,10 @@ def other(store: PostgresStore, store_dsn: str) -> Iterator[psycopg.Connection]:
         yield opened
 
 
-def batch_of(store: PostgresStore, lane: TakenLane, delivered: int) -> list[bytes] | None:
-    batch = store.next_batch(lane, delivered)
+def batch_of(
+    store: PostgresStore, lane: TakenLane, delivered: int, batching: Batching = AT_ONCE
+) -> list[bytes] | None:
+    batch = store.next_batch(lane, delivered, batching)
     return [value for _, value in batch.rows] if isinstance(batch, OutboxBatch) else None
 
 
@@ -87,18 +90,15 @@ def test_a_row_below_a_candidate_is_not_left_out(
     assert store.count_waiting(FIRST) == 0
 
 
-def test_a_batch_is_as_large_as_may_be(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_is_as_large_as_may_be(store: PostgresStore) -> None:
     """Rows and bytes bound a batch, and a row that is larger is one by itself."""
-    monkeypatch.setattr("runners.millwheel.store.postgres.lanes.BATCH_ROWS_MAX", 3)
-    monkeypatch.setattr("runners.millwheel.store.postgres.lanes.BATCH_BYTES_MAX", 1_000)
+    limits = Batching(max_rows=3, max_bytes=1_000)
     owner, lane = Owner(store, LOW), store.take_lane(FIRST)
     # As no compression makes them smaller.
     large = bytes(range(256)) * 5
     values = [b"1", b"2", b"3", b"4", large, b"5"]
     owner.commit(tables=[TableWrite(table=OUTBOX, inserts=[(0, 1, each) for each in values])])
     sizes = list[int]()
-    while (batch := batch_of(store, lane, len(sizes))) is not None:
+    while (batch := batch_of(store, lane, len(sizes), limits)) is not None:
         sizes.append(len(batch))
     assert sizes == [3, 1, 1, 1]

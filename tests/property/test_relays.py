@@ -8,16 +8,20 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dataflow.errors import SinkError
+from dataflow.errors import SinkError, SinkFencedError
 from dataflow.serialization import dumps
-from dataflow.sink import Lane, Sink, SinkChange, SinkWriter, outbox_of
+from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter, outbox_of
 from dataflow.testing.model_sink import ModelSink, ModelWriter, Outcome
 from runners.core.tables.changelog import Rows
+from runners.relay.batch_timer import BatchTimer
 from runners.relay.lane_relay import LaneRelay
 from runners.relay.memory_outbox import MemoryOutbox
 from runners.relay.outbox import LanePlace, OutboxBatch, TakenLane
+from runners.testing.manual_clock import ManualClock
 
 _RELAYS = 3
+DELAY_MS = 1_000
+LARGE = Batching(max_rows=3, max_delay_ms=DELAY_MS)
 
 
 class World:
@@ -29,11 +33,13 @@ class World:
         relay: type[LaneRelay] = LaneRelay,
         writer: type[ModelWriter] = ModelWriter,
         outbox: type[MemoryOutbox] = MemoryOutbox,
+        batching: Batching = Batching(max_rows=2),  # noqa: B008 - it is frozen
     ) -> None:
         self._data, self._relay, self._writer = data, relay, writer
-        self.sink = ModelSink(fate=self._fate, between=self._between)
+        self.sink = ModelSink(fate=self._fate, between=self._between, batching=batching)
+        self.clock = ManualClock()
         self.rows: Rows = {}
-        self.outbox = outbox("run", lambda _: self.rows, batch_rows_max=2)
+        self.outbox = outbox("run", lambda _: self.rows)
         self.appended: list[SinkChange] = []
         self._depth, self._is_calm = 0, False
         self._stepping: list[LaneRelay] = []
@@ -43,7 +49,7 @@ class World:
         self._relays = [self._new_relay() for _ in range(_RELAYS)]
 
     def _new_relay(self) -> LaneRelay:
-        return self._relay(self.outbox, self.sink, self._place, self._open)
+        return self._relay(self.outbox, self.sink, self._place, self._open, self.clock)
 
     def _open(self, sink: Sink[Any], lane: Lane) -> SinkWriter:
         assert isinstance(sink, ModelSink)
@@ -65,6 +71,7 @@ class World:
             self._step,
             self._crash,
             self.sink.let_land,
+            self._wait,
         )
         self._data.draw(st.sampled_from(acts))()
         self._depth -= 1
@@ -80,18 +87,24 @@ class World:
         if relay not in self._stepping:
             self._stepping.append(relay)
             with suppress(Exception):
-                relay.step()
+                relay.step(is_last=self._data.draw(st.booleans()))
             self._stepping.remove(relay)
 
     def _crash(self) -> None:
         self._relays[self._data.draw(st.integers(0, _RELAYS - 1))] = self._new_relay()
 
+    def _wait(self) -> None:
+        self.clock.advance(self._data.draw(st.sampled_from((1, DELAY_MS // 2, DELAY_MS))))
+
     def settle(self) -> None:
-        """Nothing fails any more."""
+        """Nothing fails any more, and time passes."""
         self._is_calm = True
-        relay = self._new_relay()
-        while self.outbox.count_waiting(self._place):
-            relay.step()
+        relay = self._data.draw(st.sampled_from((self._relays[0], self._new_relay())))
+        for _ in range(2 * len(self.appended) + 8):
+            with suppress(SinkFencedError):
+                relay.step()
+            self.clock.advance(DELAY_MS)
+        assert not self.outbox.count_waiting(self._place), "something waits for ever"
         self.sink.let_land()
 
 
@@ -106,13 +119,17 @@ def run_world(data: st.DataObject, **parts: Any) -> None:
         assert lane.numbers == list(range(1, len(lane.numbers) + 1))
 
 
-@given(st.data())
-def test_the_sink_has_every_change_once_and_in_order(data: st.DataObject) -> None:
-    run_world(data)
+@pytest.mark.parametrize("batching", [Batching(max_rows=2), LARGE], ids=["at once", "held"])
+@given(data=st.data())
+def test_the_sink_has_every_change_once_and_in_order(
+    batching: Batching, data: st.DataObject
+) -> None:
+    run_world(data, batching=batching)
 
 
 class _DeletesBeforeTheAnswer(LaneRelay):
-    def _step(self) -> int:
+    def _step(self, *, is_last: bool) -> int:
+        del is_last
         sent = 0
         if self._lane is None and self._outbox.count_waiting(self.place):
             self._take()
@@ -127,20 +144,20 @@ class _DeletesBeforeTheAnswer(LaneRelay):
 
 
 class _SendsAgainWithoutAsking(LaneRelay):
-    def step(self) -> int:
-        return self._step()
+    def step(self, *, is_last: bool = False) -> int:
+        return self._step(is_last=is_last)
 
 
 class _GoesOnAfterUnknown(LaneRelay):
-    def _step(self) -> int:
+    def _step(self, *, is_last: bool) -> int:
         try:
-            return super()._step()
+            return super()._step(is_last=is_last)
         except Exception:
             self._delivered += self._lane is not None
             raise
 
-    def step(self) -> int:
-        return self._step()
+    def step(self, *, is_last: bool = False) -> int:
+        return self._step(is_last=is_last)
 
 
 class _ReadsBeforeTheFence(ModelWriter):
@@ -198,4 +215,87 @@ def test_a_rule_that_is_broken_is_noticed(broken: dict[str, Any]) -> None:
         run_world(data, **broken)
 
     with pytest.raises((AssertionError, SinkError)):
+        law()
+
+
+#: What happens to a lane: so many changes, or so many milliseconds.
+HAPPENINGS = st.lists(
+    st.one_of(
+        st.tuples(st.just("changes"), st.integers(1, 4)),
+        st.tuples(st.just("ms"), st.integers(1, DELAY_MS + 1)),
+    ),
+    max_size=30,
+)
+
+
+def run_held(happenings: Sequence[tuple[str, int]], timer: type[BatchTimer]) -> None:
+    """Have one relay look each millisecond; check that no batch is sent too early, and none too late."""
+    clock, rows = ManualClock(), Rows()
+    sink = ModelSink(batching=LARGE)
+    place = LanePlace(job="job", sink="sink", outbox=outbox_of("outbox", sink), number=0)
+    relay = LaneRelay(
+        MemoryOutbox("run", lambda _: rows),
+        sink,
+        place,
+        lambda _, lane: ModelWriter(sink, lane),
+        clock,
+    )
+    relay._timer = timer(LARGE, clock)
+    relay.step()
+    appended_ms, sent = list[int](), 0
+
+    def look() -> None:
+        nonlocal sent
+        while count := relay.step():
+            waited_ms = clock.monotonic_ms() - appended_ms[sent]
+            assert count == LARGE.max_rows or waited_ms >= DELAY_MS, "a small batch is sent early"
+            sent += count
+        late_ms = clock.monotonic_ms() - DELAY_MS * 21 // 20
+        assert all(each > late_ms for each in appended_ms[sent:]), "a change is sent late"
+
+    for what, number in [*happenings, ("ms", 2 * DELAY_MS)]:
+        for _ in range(number):
+            if what == "ms":
+                clock.advance(1)
+            else:
+                rows[len(appended_ms)] = (0, 1, dumps(len(appended_ms)))
+                appended_ms.append(clock.monotonic_ms())
+            look()
+    assert sent == len(appended_ms)
+
+
+@given(HAPPENINGS)
+def test_a_batch_waits_until_it_is_full_or_has_waited(happenings: list[tuple[str, int]]) -> None:
+    run_held(happenings, BatchTimer)
+
+
+class _NeverWaits(BatchTimer):
+    def is_due(self) -> bool:
+        return True
+
+
+class _WaitsForEver(BatchTimer):
+    def is_due(self) -> bool:
+        return False
+
+
+class _ForgetsSinceWhen(BatchTimer):
+    def note_held(self) -> None:
+        self._since_ms = None
+        super().note_held()
+
+
+class _LooksTooLate(BatchTimer):
+    def is_to_look(self) -> bool:
+        return self._clock.monotonic_ms() >= 4 * self._look_ms
+
+
+@pytest.mark.parametrize("timer", [_NeverWaits, _WaitsForEver, _ForgetsSinceWhen, _LooksTooLate])
+def test_a_timer_that_is_wrong_is_noticed(timer: type[BatchTimer]) -> None:
+    @settings(max_examples=200, phases=[Phase.generate], derandomize=True)
+    @given(HAPPENINGS)
+    def law(happenings: list[tuple[str, int]]) -> None:
+        run_held(happenings, timer)
+
+    with pytest.raises(AssertionError):
         law()

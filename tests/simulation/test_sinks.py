@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.sink import Lane, Sink, SinkWriter
+from dataflow.sink import Batching, Lane, Sink, SinkWriter
 from dataflow.testing.model_sink import ModelSink, ModelWriter, Outcome
 from runners.relay.lane_relay import LaneRelay
 from runners.relay.outbox import LanePlace
@@ -49,7 +49,7 @@ class _Relays:
         self._stepping: list[LaneRelay] = []
 
     def _new(self, place: LanePlace) -> LaneRelay:
-        return LaneRelay(self._cluster.store, self._sink, place, self._open)
+        return LaneRelay(self._cluster.store, self._sink, place, self._open, self._cluster.clock)
 
     def _open(self, sink: Sink[Any], lane: Lane) -> SinkWriter:
         assert isinstance(sink, ModelSink)
@@ -91,14 +91,16 @@ class _Relays:
         for place in self._places:
             relay = self._new(place)
             while self._cluster.store.count_waiting(place):
-                relay.step()
+                relay.step(is_last=True)
         self._sink.let_land()
 
 
 @costly()
 @given(seed=st.integers(0, 10_000))
 def test_a_sink_has_the_rows_of_the_table(seed: int) -> None:
-    chance, sink = Random(seed), _ByKey(lanes=LANES)
+    chance = Random(seed)
+    held = Batching(max_rows=5, max_delay_ms=chance.choice((500, 60_000)))
+    sink = _ByKey(lanes=LANES, batching=held if chance.random() < 0.5 else None)
     p = df.Pipeline()
     sessions = (
         p

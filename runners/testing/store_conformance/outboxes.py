@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from dataflow.sink import LANE, SIGN, VALUE
+from dataflow.sink import LANE, SIGN, VALUE, Batching
 from dataflow.table import TableSpec, TableWrite
 from runners.errors import StoreError
 from runners.millwheel.store.port import Fenced, Store
-from runners.relay.outbox import TAKEN, LanePlace, OutboxBatch, TakenLane
+from runners.relay.outbox import HELD, TAKEN, LanePlace, OutboxBatch, TakenLane
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,
@@ -72,6 +72,31 @@ def check_a_batch_is_the_same_for_the_next_relay(connect: StoreFactory) -> None:
     last = former.take_lane(FIRST)
     expect_equal((last.number, last.is_in_flight), (2, False), "a lane without a batch in flight")
     expect_equal(relay.next_batch(lane, 2), TAKEN, "the next batch of who has lost an idle lane")
+
+
+def check_a_lane_is_held_until_a_batch_is_full(connect: StoreFactory) -> None:
+    """Fewer rows than fill a batch are taken only when they are due; what is delivered is noted nevertheless."""
+    store, owner = _opened(connect)
+    for place, each in ((FIRST, Batching(max_rows=2)), (SECOND, Batching(max_bytes=600))):
+        relay, row = connect(), (place.number, 1, bytes(200))
+        lane = relay.take_lane(place)
+        expect_equal(relay.next_batch(lane, 0, each, is_due=False), None, "a lane without rows")
+        _append(owner, row)
+        expect_equal(relay.next_batch(lane, 0, each, is_due=False), HELD, "one row")
+        _append(owner, row, row, row)
+        batch = relay.next_batch(lane, 0, each, is_due=False)
+        expect(isinstance(batch, OutboxBatch), "a full batch is held")
+        assert isinstance(batch, OutboxBatch)
+        expect_equal((batch.number, len(batch.rows)), (1, 2), "a full batch")
+        expect_equal(relay.next_batch(lane, 0, each, is_due=False), batch, "a batch in flight")
+        _append(owner, row)
+        relay.next_batch(lane, 1, each, is_due=False)
+        expect_equal(relay.next_batch(lane, 2, each, is_due=False), HELD, "one row more")
+        expect_equal(store.count_waiting(place), 1, "what waits behind two full batches")
+        batch = relay.next_batch(lane, 2, each)
+        expect(isinstance(batch, OutboxBatch), "a batch that is due is held")
+        expect_equal(relay.next_batch(lane, 3, each, is_due=False), None, "the last batch")
+        expect_equal(store.count_waiting(place), 0, "what waits at last")
 
 
 def check_an_outbox_has_what_is_committed(connect: StoreFactory) -> None:

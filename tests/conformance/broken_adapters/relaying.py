@@ -4,18 +4,26 @@ import itertools
 
 import attrs
 
+from dataflow.sink import Batching
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.relay.outbox import LanePlace, OutboxBatch, Taken, TakenLane
+from runners.relay.outbox import AT_ONCE, Held, LanePlace, OutboxBatch, Taken, TakenLane
 
 
 class LeavesDeliveredRows(MemoryStore):
     """What was delivered stays in the outbox, and comes again."""
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
         state = self._outbox._lanes[lane.place.job, lane.place.sink, lane.place.number]
         if delivered == state.number:
             state.in_flight = []
-        return super().next_batch(lane, delivered)
+        return super().next_batch(lane, delivered, batching, is_due=is_due)
 
 
 class NumbersBatchesAnew(MemoryStore):
@@ -30,11 +38,18 @@ class NumbersBatchesAnew(MemoryStore):
 class LetsSeveralRelay(MemoryStore):
     """A lane that was taken is still that of its former relay."""
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
         state = self._outbox._lanes.get((lane.place.job, lane.place.sink, lane.place.number))
         if state is not None and state.writer == lane.writer:
             lane = attrs.evolve(lane, token=state.token)
-        return super().next_batch(lane, delivered)
+        return super().next_batch(lane, delivered, batching, is_due=is_due)
 
 
 class ChoosesRowsAnew(MemoryStore):
@@ -52,11 +67,18 @@ class ChoosesRowsAnew(MemoryStore):
 class MixesLanes(MemoryStore):
     """Every lane has all rows."""
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
         rows = self._tables[lane.place.outbox.name].rows if self._jobs else {}
         for key, row in rows.items():
             rows[key] = (lane.place.number, *row[1:])
-        return super().next_batch(lane, delivered)
+        return super().next_batch(lane, delivered, batching, is_due=is_due)
 
 
 class RemembersLanesOfTheGone(MemoryStore):
@@ -71,8 +93,30 @@ class RemembersLanesOfTheGone(MemoryStore):
 class SendsTheLastFirst(MemoryStore):
     """Rows leave in the reverse order."""
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
-        batch = super().next_batch(lane, delivered)
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
+        batch = super().next_batch(lane, delivered, batching, is_due=is_due)
         if not isinstance(batch, OutboxBatch):
             return batch
         return attrs.evolve(batch, rows=list(itertools.chain(reversed(batch.rows))))
+
+
+class HoldsNothing(MemoryStore):
+    """What waits is taken, whether it fills a batch or not."""
+
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
+        del is_due
+        return super().next_batch(lane, delivered, batching)

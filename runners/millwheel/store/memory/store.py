@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from dataflow.sink import Batching
 from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.clock import Clock
 from runners.core.panes.late import count_by_transform
@@ -102,7 +103,7 @@ from runners.millwheel.store.port import (
     TakenRange,
 )
 from runners.relay.memory_outbox import MemoryOutbox
-from runners.relay.outbox import LanePlace, OutboxBatch, Taken, TakenLane
+from runners.relay.outbox import AT_ONCE, Held, LanePlace, OutboxBatch, Taken, TakenLane
 from runners.system_clock import SystemClock
 
 
@@ -134,15 +135,24 @@ class MemoryStore:
             self._job(place.job)
             return self._outbox.take_lane(place)
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
         """Note what is delivered, and take the batch after it.
 
         Args:
             lane: as it was taken.
             delivered: the number of the last batch that the sink has.
+            batching: when a batch is full.
+            is_due: whether a batch that is not full is taken too.
         """
         with self._lock:
-            return self._outbox.next_batch(lane, delivered)
+            return self._outbox.next_batch(lane, delivered, batching, is_due=is_due)
 
     def count_waiting(self, place: LanePlace) -> int:
         """How many rows of a lane are not known to be delivered."""

@@ -12,16 +12,17 @@ from typing import Any
 import attrs
 from psycopg import Connection, sql
 
-from dataflow.sink import LANE
+from dataflow.sink import LANE, Batching
 from dataflow.table import Row, TableSpec
 from runners.millwheel.store.guards import unknown_job
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import OUTBOX_ID, table_identifier
 from runners.relay.outbox import (
-    BATCH_BYTES_MAX,
-    BATCH_ROWS_MAX,
+    AT_ONCE,
+    HELD,
     TAKEN,
+    Held,
     LanePlace,
     OutboxBatch,
     Taken,
@@ -60,14 +61,25 @@ class LaneVerbs(JobReads):
         """Take a lane, with a higher token than anybody had before."""
         return self._transact(lambda opened: _take(opened, place))
 
-    def next_batch(self, lane: TakenLane, delivered: int) -> OutboxBatch | Taken | None:
+    def next_batch(
+        self,
+        lane: TakenLane,
+        delivered: int,
+        batching: Batching = AT_ONCE,
+        *,
+        is_due: bool = True,
+    ) -> OutboxBatch | Held | Taken | None:
         """Note what is delivered, and take the batch after it.
 
         Args:
             lane: as it was taken.
             delivered: the number of the last batch that the sink has.
+            batching: when a batch is full.
+            is_due: whether a batch that is not full is taken too.
         """
-        return self._transact(lambda opened: _next_batch(opened, lane, delivered))
+        return self._transact(
+            lambda opened: _next_batch(opened, lane, delivered, batching, is_due=is_due)
+        )
 
     def count_waiting(self, place: LanePlace) -> int:
         """How many rows of the lane are not known to be delivered."""
@@ -100,8 +112,13 @@ def _take(connection: Connection[Any], place: LanePlace) -> TakenLane:
 
 
 def _next_batch(
-    connection: Connection[Any], lane: TakenLane, delivered: int
-) -> OutboxBatch | Taken | None:
+    connection: Connection[Any],
+    lane: TakenLane,
+    delivered: int,
+    batching: Batching,
+    *,
+    is_due: bool,
+) -> OutboxBatch | Held | Taken | None:
     place, names = lane.place, _names(lane.place.outbox)
     if _is_idle(connection, lane, delivered, names):
         return None
@@ -118,10 +135,12 @@ def _next_batch(
         connection.execute(_DELETE.format(**names), parameters)
     # Before the rows are looked for: whatever has ended by now is seen by that.
     xmin, xmax = _row(connection, "running_transactions", {})
-    limits = {"rows": BATCH_ROWS_MAX, "bytes": BATCH_BYTES_MAX}
-    rows = _rows(connection, _WAITING.format(**names), {**parameters, **limits})
+    parameters |= {"rows": batching.max_rows, "bytes": batching.max_bytes}
+    is_held = not is_due and not _is_full(connection, names, parameters, batching)
+    rows = () if is_held else _rows(connection, _WAITING.format(**names), parameters)
+    left = HELD if is_held else None
     if not rows and not state.is_in_flight:
-        return None
+        return left
     ids = [row[0] for row in rows]
     floor_id = state.floor_id
     if xmin >= state.candidate_xid and (not ids or ids[-1] >= state.candidate_id):
@@ -130,13 +149,35 @@ def _next_batch(
         state,
         version=state.version + 1,
         number=state.number + bool(ids),
-        ids="{" + ",".join(f"[{each},{each}]" for each in ids) + "}",
+        ids=_multirange(ids),
         floor_id=floor_id,
     )
     if state.last_id is not None and floor_id >= state.candidate_id:
         after = attrs.evolve(after, candidate_id=state.last_id, candidate_xid=xmax)
     _write(connection, found[0], after)
-    return OutboxBatch(number=after.number, rows=[row[1:] for row in rows]) if rows else None
+    return OutboxBatch(number=after.number, rows=[row[1:] for row in rows]) if rows else left
+
+
+def _is_full(
+    connection: Connection[Any],
+    names: dict[str, sql.Composable],
+    parameters: dict[str, Any],
+    batching: Batching,
+) -> bool:
+    """Whether what waits fills a batch, or nothing waits."""
+    found = connection.execute(_MEASURE.format(**names), parameters).fetchone()
+    assert found is not None
+    rows, size_bytes = map(int, found)
+    return not rows or rows == batching.max_rows or size_bytes >= batching.max_bytes
+
+
+def _multirange(ids: Sequence[int]) -> str:
+    """Ids that grow, in the text of Postgres; what is without a gap is one range."""
+    ranges = list[tuple[int, int]]()
+    for each in ids:
+        start = ranges.pop()[0] if ranges and ranges[-1][1] == each - 1 else each
+        ranges.append((start, each))
+    return "{" + ",".join(f"[{first},{last}]" for first, last in ranges) + "}"
 
 
 def _is_idle(
@@ -201,6 +242,12 @@ _DELETE = sql.SQL(
     "DELETE FROM {table} WHERE {lane} = %(lane)s "
     "AND {id} BETWEEN lower(%(ids)s::int8multirange) AND upper(%(ids)s::int8multirange) "
     "AND {id} <@ %(ids)s::int8multirange"
+)
+_MEASURE = sql.SQL(
+    "SELECT count(*), coalesce(sum(pg_column_size(w)), 0) FROM ("
+    "  SELECT * FROM {table} WHERE {lane} = %(lane)s AND {id} > %(floor_id)s"
+    "  ORDER BY {id} LIMIT %(rows)s"
+    ") w"
 )
 # As many rows as fit, and at least one.
 _WAITING = sql.SQL(
