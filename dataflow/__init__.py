@@ -46,6 +46,13 @@ from dataflow.errors import (
     WindowError,
 )
 from dataflow.exception_handling import BadElement, Failure
+from dataflow.files.writes import (
+    WriteToAvro,
+    WriteToCsv,
+    WriteToJsonLines,
+    WriteToParquet,
+    WriteToText,
+)
 from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
@@ -391,9 +398,14 @@ __all__ = [
     "WithKeys",
     "WithTimestamps",
     "Write",
+    "WriteToAvro",
+    "WriteToCsv",
+    "WriteToJsonLines",
     "WriteToNats",
+    "WriteToParquet",
     "WriteToPostgres",
     "WriteToRedis",
+    "WriteToText",
     "__version__",
     "associative",
     "col",

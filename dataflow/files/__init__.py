@@ -1,0 +1,1 @@
+"""Files that are written, exactly once, and files that elements name."""

@@ -1,0 +1,18 @@
+"""fastavro, which is an extra."""
+
+from importlib.util import find_spec
+
+from dataflow.errors import PipelineError
+
+
+def require_fastavro(name: str) -> None:
+    """Raise an error if fastavro is not installed.
+
+    Args:
+        name: of the transform that needs it.
+
+    Raises:
+        PipelineError: it is not.
+    """
+    if find_spec("fastavro") is None:
+        raise PipelineError(f"{name} needs fastavro", hint="pip install 'dataflow-model[avro]'")
