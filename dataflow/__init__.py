@@ -46,6 +46,14 @@ from dataflow.errors import (
     WindowError,
 )
 from dataflow.exception_handling import BadElement, Failure
+from dataflow.files.read_all import (
+    MatchAll,
+    ReadAllFromAvro,
+    ReadAllFromCsv,
+    ReadAllFromJsonLines,
+    ReadAllFromParquet,
+    ReadAllFromText,
+)
 from dataflow.files.writes import (
     WriteToAvro,
     WriteToCsv,
@@ -54,6 +62,7 @@ from dataflow.files.writes import (
     WriteToText,
 )
 from dataflow.io.arrival import ARRIVAL_TIME
+from dataflow.io.avro_files import ReadFromAvro
 from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.impulse import Impulse
@@ -290,6 +299,7 @@ __all__ = [
     "Map",
     "MapStateSpec",
     "MapTuple",
+    "MatchAll",
     "Max",
     "Mean",
     "MeanCombineFn",
@@ -322,6 +332,12 @@ __all__ = [
     "PipelineState",
     "Progress",
     "Read",
+    "ReadAllFromAvro",
+    "ReadAllFromCsv",
+    "ReadAllFromJsonLines",
+    "ReadAllFromParquet",
+    "ReadAllFromText",
+    "ReadFromAvro",
     "ReadFromCsv",
     "ReadFromJsonLines",
     "ReadFromNats",

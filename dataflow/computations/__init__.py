@@ -17,6 +17,7 @@ from dataflow.computations.file_injector import CsvInjector, JsonLinesInjector
 from dataflow.computations.file_watcher import CsvWatcher, JsonLinesWatcher
 from dataflow.computations.hook import StateCoder
 from dataflow.computations.topology import Streams, Topology
+from dataflow.computations.watched_files import WatchFiles
 
 __all__ = [
     "LOW_WATERMARK",
@@ -31,4 +32,5 @@ __all__ = [
     "Streams",
     "Timer",
     "Topology",
+    "WatchFiles",
 ]

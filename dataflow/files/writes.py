@@ -13,7 +13,6 @@ import attrs
 
 from dataflow.do_fn import DoFn
 from dataflow.errors import InputError, PipelineError
-from dataflow.files.avro import require_fastavro
 from dataflow.files.file_writer import FileWriter
 from dataflow.files.formats import (
     NAME,
@@ -30,6 +29,7 @@ from dataflow.files.formats import (
     text_line,
 )
 from dataflow.files.places import place_of
+from dataflow.io.extras import require_fastavro
 from dataflow.io.sinks import Write
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform

@@ -205,6 +205,21 @@ class ReadFromFiles(OneOutput["Pipeline", T], Generic[T]):
             compression=compression,
         )
 
+    @property
+    def source(self) -> FileSource:
+        """How files are read."""
+        return self._source
+
+    @property
+    def arrival(self) -> ArrivalTime | None:
+        """Whether records happen when they are read."""
+        return self._arrival
+
+    @property
+    def record_ids(self) -> RecordIds | None:
+        """How copies of records are recognized."""
+        return self._record_ids
+
     def expand(self, pcoll: Pipeline) -> PCollection[T]:
         """Check the beginnings of the files, and read them."""
         self._source.check()

@@ -57,15 +57,25 @@ class Storage:
         Raises:
             InputError: there is none, or the place cannot be listed.
         """
-        found: list[str]
-        try:
-            system, inner, prefix = self._located(pattern)
-            found = _local(pattern) if system is None else _remote(system, inner, prefix)
-        except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise not_opened(pattern, error) from None
+        found = self.listed(pattern)
         if not found:
             raise InputError(f"there is no file {pattern!r}", hint=_hint_on(pattern))
         return found
+
+    def listed(self, pattern: str) -> list[str]:
+        """Like `find`, for files that may be still to come: there may be none.
+
+        Args:
+            pattern: as for `find`.
+
+        Raises:
+            InputError: the place cannot be listed.
+        """
+        try:
+            system, inner, prefix = self._located(pattern)
+            return _local(pattern) if system is None else _remote(system, inner, prefix)
+        except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise not_opened(pattern, error) from None
 
     def open(self, path: str) -> BinaryIO:
         """Open a file for reading, at its start.

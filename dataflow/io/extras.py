@@ -1,4 +1,4 @@
-"""fastavro, which is an extra."""
+"""Libraries that are extras, and what to install where one is missing."""
 
 from importlib.util import find_spec
 
