@@ -72,7 +72,7 @@ class WatchedSource(Source):
 
     @property
     def element_type(self) -> Any:
-        """That of the files."""
+        """The type of the records of the files."""
         return self.files.element_type
 
     @property

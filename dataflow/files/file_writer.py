@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dataflow.errors import SinkFencedError
-from dataflow.files.places import HIDDEN, ChangedError, Place
+from dataflow.files.places import HIDDEN, ChangedError, FilePlace
 from dataflow.sink import Lane, SinkChange, SinkWriter
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class FileWriter(SinkWriter):
         lane: the lane.
     """
 
-    def __init__(self, place: Place, file_format: FileFormat, lane: Lane) -> None:
+    def __init__(self, place: FilePlace, file_format: FileFormat, lane: Lane) -> None:
         self._place, self._format, self._lane = place, file_format, lane
         self._run = sha256(lane.writer.encode()).hexdigest()[:_RUN_LETTERS]
         self._hidden = f"{HIDDEN}/{self._run}"
@@ -75,11 +75,15 @@ class FileWriter(SinkWriter):
         self._manifest, self._version = Manifest(lane.title), None
 
     def fence(self, token: int) -> int:
-        """Put the token into the manifest, and then show what its last batch has not shown."""
+        """Put the token into the manifest, and then show what its last batch has not shown.
+
+        Raises:
+            SinkFencedError: the manifest has this token, or a higher one.
+        """
         while True:
             manifest, version = self._read()
             if manifest.token >= token:
-                raise self._fenced()
+                raise SinkFencedError(f"{self._lane.title} was fenced by another writer")
             taken = msgspec.structs.replace(manifest, token=token)
             with suppress(ChangedError):
                 self._commit(taken, version)
@@ -89,7 +93,11 @@ class FileWriter(SinkWriter):
         return taken.number
 
     def write(self, number: int, changes: Sequence[SinkChange]) -> None:
-        """Write hidden files, commit them with the number, and show them."""
+        """Write hidden files, commit them with the number, and show them.
+
+        Raises:
+            SinkFencedError: the manifest is not what this writer has made of it.
+        """
         files = list[WrittenFile]()
         encoded = self._format.files_of(changes)
         for place, (stem, rows, content) in enumerate(encoded):
@@ -107,7 +115,7 @@ class FileWriter(SinkWriter):
         except ChangedError:
             for file in files:
                 self._place.delete(file.hidden)
-            raise self._fenced() from None
+            raise SinkFencedError(f"{self._lane.title} was fenced by another writer") from None
         self._show()
 
     def _read(self) -> tuple[Manifest, Any]:
@@ -132,6 +140,3 @@ class FileWriter(SinkWriter):
             hidden = f"{self._hidden}/{name}"
             if int(name.split("-", 1)[0]) < token and hidden not in named:
                 self._place.delete(hidden)
-
-    def _fenced(self) -> SinkFencedError:
-        return SinkFencedError(f"{self._lane.title} was fenced by another writer")

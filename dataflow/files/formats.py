@@ -159,7 +159,12 @@ class ColumnFormat(FileFormat):
     def values(
         self, rows: Sequence[Sequence[Any]], signs: Sequence[int]
     ) -> Iterator[tuple[str, ColumnType, Sequence[Any]]]:
-        """The columns of a file, with their values."""
+        """The columns of a file, with their values.
+
+        Args:
+            rows: values of `types`.
+            signs: of the rows.
+        """
         for at, (name, kind) in enumerate(self.types.items()):
             values = [row[at] for row in rows]
             if kind in _AS_TEXT:
@@ -180,7 +185,11 @@ class ParquetFormat(ColumnFormat):
     compression: str = "zstd"
 
     def encode(self, rows: Sequence[Sequence[Any]], signs: Sequence[int]) -> bytes:
-        """A file with one or more row groups."""
+        """A file with one or more row groups.
+
+        Raises:
+            SinkRefusedError: a value does not fit its column.
+        """
         names, arrays = list[str](), list[Any]()
         for name, kind, values in self.values(rows, signs):
             try:
@@ -205,7 +214,11 @@ class AvroFormat(ColumnFormat):
     compression: str = "deflate"
 
     def encode(self, rows: Sequence[Sequence[Any]], signs: Sequence[int]) -> bytes:
-        """A file with its schema."""
+        """A file with its schema.
+
+        Raises:
+            SinkRefusedError: Avro does not take a row.
+        """
         import fastavro  # noqa: PLC0415 - an extra
 
         names = list(self.written)

@@ -31,7 +31,7 @@ class ChangedError(Exception):
     """A file is not what it was when it was read; it was not replaced."""
 
 
-class Place(ABC):
+class FilePlace(ABC):
     """Files by name, which may have parts, divided by ``/``."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Place(ABC):
         """
 
 
-class Folder(Place):
+class Folder(FilePlace):
     """A folder of this machine, or one that is mounted.  Writers may be anywhere if its file system has locks.
 
     Args:
@@ -120,7 +120,11 @@ class Folder(Place):
         return content, content
 
     def replace(self, name: str, content: bytes, version: Any | None) -> Any:
-        """Rename a new file over the former, under a lock."""
+        """Rename a new file over the former, under a lock.
+
+        Raises:
+            ChangedError: the former is another one.
+        """
         path = self._path(name)
         with self._locked(path):
             found = self.read(name)
@@ -160,7 +164,11 @@ class Folder(Place):
         _sync(after.parent)
 
     def check(self) -> None:
-        """Make the folder, and see whether it takes files."""
+        """Make the folder, and see whether it takes files.
+
+        Raises:
+            PermissionError: it does not.
+        """
         self._make_folder(self._root)
         if not os.access(self._root, os.W_OK | os.X_OK):
             raise PermissionError(f"{str(self._root)!r} cannot be written to")
@@ -209,7 +217,7 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Objects(Place):
+class Objects(FilePlace):
     """Objects with a prefix in an object store.
 
     Args:
@@ -229,7 +237,11 @@ class Objects(Place):
         return bytes(found.bytes()), _version_of(found.meta)
 
     def replace(self, name: str, content: bytes, version: Any | None) -> Any:
-        """Put it on the condition that its version is this one, or that it is not there."""
+        """Put it on the condition that its version is this one, or that it is not there.
+
+        Raises:
+            ChangedError: the condition is false.
+        """
         from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415 - an extra
 
         try:
@@ -256,7 +268,11 @@ class Objects(Place):
             self._store.delete(before)
 
     def check(self) -> None:
-        """List the hidden objects."""
+        """List the hidden objects.
+
+        Raises:
+            OSError: they cannot be listed.
+        """
         try:
             self.names(HIDDEN)
         except Exception as error:
@@ -281,7 +297,7 @@ def _version_of(known: Any) -> dict[str, str]:
     return {each: known[each] for each in ("e_tag", "version") if known[each] is not None}
 
 
-def place_of(path: str, store: Any = None) -> Place:
+def place_of(path: str, store: Any = None) -> FilePlace:
     """The place that a path, or an address, names.
 
     Args:

@@ -241,7 +241,8 @@ class WriteToText(WriteToFiles):
     """Texts as lines of files.
 
     Args:
-        path, naming, shards, batching, store: as for `WriteToFiles`.
+        path: as for `WriteToFiles`.
+        options: naming, shards, batching and store, as for `WriteToFiles`.
         suffix: what names end with, before that of the compression.
         compression: ``none``, ``gzip`` or ``zstd``.
 
@@ -275,7 +276,8 @@ class WriteToJsonLines(WriteToFiles):
     null.
 
     Args:
-        path, naming, shards, batching, store: as for `WriteToFiles`.
+        path: as for `WriteToFiles`.
+        options: naming, shards, batching and store, as for `WriteToFiles`.
         compression: ``none``, ``gzip`` or ``zstd``.
         changelog: the name of a member with the sign of a change, +1 or -1; elements are objects then.  None: input
             that retracts is refused.
@@ -313,7 +315,8 @@ class WriteToCsv(WriteToFiles):
     A missing value is an empty field; times are texts as ISO 8601 has them.
 
     Args:
-        path, naming, shards, batching, store: as for `WriteToFiles`.
+        path: as for `WriteToFiles`.
+        options: naming, shards, batching and store, as for `WriteToFiles`.
         columns: the names, in order; each element must have them.
         compression: ``none``, ``gzip`` or ``zstd``.
         changelog: the name of a further column with the sign of a change, +1 or -1.  None: input that retracts is
@@ -353,7 +356,8 @@ class WriteToParquet(WriteToFiles):
     """Mappings, or named tuples, as rows of Parquet files.
 
     Args:
-        path, naming, shards, batching, store: as for `WriteToFiles`.
+        path: as for `WriteToFiles`.
+        options: naming, shards, batching and store, as for `WriteToFiles`.
         columns: names with Python types, as for `WriteToPostgres`.  Decimals have 38 digits, 9 of them behind the
             point, and one that does not fit ends the run; dict and list are JSON, UUIDs and enums are texts.
         compression: of the pages, as Arrow names it.
@@ -389,7 +393,8 @@ class WriteToAvro(WriteToFiles):
     """Mappings, or named tuples, as records of Avro files; needs fastavro.
 
     Args:
-        path, naming, shards, batching, store: as for `WriteToFiles`.
+        path: as for `WriteToFiles`.
+        options: naming, shards, batching and store, as for `WriteToFiles`.
         columns: names with Python types, as for `WriteToParquet`, but no timedelta.
         compression: of the blocks: ``deflate`` or ``null``.
         changelog: the name of a further column with the sign of a change, +1 or -1.  None: input that retracts is

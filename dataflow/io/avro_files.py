@@ -209,7 +209,7 @@ class ReadFromAvro(ReadFromFiles[T]):
     Args:
         path: as for `ReadFromCsv`.
         rows: a named tuple class; elements are its instances, with the fields of these names.
-        event_time, max_disorder, max_ahead, record_ids, filesystem: as for `ReadFromCsv`.
+        options: event_time, max_disorder, max_ahead, record_ids and filesystem, as for `ReadFromCsv`.
 
     Raises:
         InputError: a file is missing or no Avro file, or has not the fields, when the pipeline is built; or it is

@@ -43,7 +43,7 @@ class BatchTimer:
             return False
         return self._clock.monotonic_ms() - self._since_ms >= self._delay_ms
 
-    def note_held(self) -> None:
+    def note_partial(self) -> None:
         """Note that something waits."""
         now_ms = self._clock.monotonic_ms()
         if self._since_ms is None:

@@ -13,10 +13,10 @@ from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
 from runners.core.ground.clock import Clock
 from runners.relay.batch_timer import BatchTimer
 from runners.relay.outbox import (
-    Held,
     LanePlace,
     OutboxBatch,
     OutboxStore,
+    PartialBatch,
     Taken,
     TakenLane,
     values_of,
@@ -98,8 +98,8 @@ class LaneRelay:
         )
         if isinstance(batch, Taken):
             raise SinkFencedError(f"another process relays {self.place}")
-        if isinstance(batch, Held):
-            self._timer.note_held()
+        if isinstance(batch, PartialBatch):
+            self._timer.note_partial()
             return 0
         if batch is not None:
             self._writer.write(batch.number, self._changes(batch))

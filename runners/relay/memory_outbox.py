@@ -11,11 +11,11 @@ from dataflow.table import Row
 from runners.core.tables.changelog import Rows
 from runners.relay.outbox import (
     AT_ONCE,
-    HELD,
+    PARTIAL,
     TAKEN,
-    Held,
     LanePlace,
     OutboxBatch,
+    PartialBatch,
     Taken,
     TakenLane,
 )
@@ -70,7 +70,7 @@ class MemoryOutbox:
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         """Note what is delivered, and take the batch after it.
 
         Args:
@@ -97,7 +97,7 @@ class MemoryOutbox:
             keys, size_bytes = _fitting(waiting, batching)
             is_full = len(keys) == batching.max_rows or size_bytes >= batching.max_bytes
             if keys and not (is_due or is_full):
-                return HELD
+                return PARTIAL
             known.in_flight, known.number = keys, known.number + bool(keys)
         if not known.in_flight:
             return None

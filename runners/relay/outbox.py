@@ -63,11 +63,11 @@ class OutboxBatch:
     rows: Sequence[Row]
 
 
-class Held:
+class PartialBatch:
     """Rows wait, fewer than fill a batch; none was taken."""
 
 
-HELD = Held()
+PARTIAL = PartialBatch()
 
 
 class Taken:
@@ -94,7 +94,7 @@ class OutboxStore(Protocol):
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         """Note what is delivered, and take the batch after it; None: there are no rows.
 
         Idempotent: a batch that was taken and not delivered comes again, with the same rows.

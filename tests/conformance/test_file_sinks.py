@@ -16,7 +16,7 @@ import pytest
 import dataflow as df
 from dataflow.errors import SinkError
 from dataflow.files.file_writer import FileWriter
-from dataflow.files.places import Folder, Objects, Place, place_of
+from dataflow.files.places import FilePlace, Folder, Objects, place_of
 from dataflow.files.writes import FileSink, WriteToFiles
 from dataflow.io.packing import Unpacked, codec_of
 from dataflow.io.storage import Storage
@@ -106,7 +106,7 @@ class FilesUnderTest(SinkContract):
     def read(self, path: str) -> Changes:
         """What a file has."""
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> FilePlace:
         return place_of(path)
 
     def make(self) -> SinkUnderTest:
@@ -178,7 +178,7 @@ class TestAvro(FilesUnderTest):
 
 @pytest.mark.slow
 class TestParquetInS3(TestParquet):
-    """The same in an object store, by conditional puts."""
+    """Parquet in an object store, by conditional puts."""
 
     rounds = 2
 
@@ -237,7 +237,7 @@ def test_the_contract_rejects_files_that_are_seen_too_early(tmp_path: Path) -> N
 def test_the_contract_rejects_an_unconditional_put(s3: Callable[[], str]) -> None:
     bucket = s3()
 
-    def place(_: Any, path: str) -> Place:
+    def place(_: Any, path: str) -> FilePlace:
         found = place_of(path)
         assert isinstance(found, Objects)
         return _Unconditional(found._store, found._prefix)

@@ -180,7 +180,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
     ("broken", "check"),
     [
         (SendsTheLastFirst, "rows_leave_a_lane_in_order"),
-        (HoldsNothing, "a_lane_is_held_until_a_batch_is_full"),
+        (HoldsNothing, "a_lane_waits_until_a_batch_is_full"),
         (MixesLanes, "rows_leave_a_lane_in_order"),
         (LeavesDeliveredRows, "rows_leave_a_lane_in_order"),
         (NumbersBatchesAnew, "a_batch_is_the_same_for_the_next_relay"),

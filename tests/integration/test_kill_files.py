@@ -5,13 +5,14 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from dataflow.errors import InputError
+from dataflow.files.formats import ParquetFormat
+from dataflow.files.places import place_of
 from dataflow.io.storage import Storage
 from tests.integration.test_kill_sinks import expected
 from tests.processes import descendants, in_a_group, kill, workers_of
@@ -21,17 +22,13 @@ from tests.waiting import until
 KILLS = ("driver", "worker", "everything", "driver")
 
 
-def rows_in(folder: str) -> Counter[tuple[str, datetime, int]]:
+def rows_in(folder: str) -> Counter[tuple[Any, ...]]:
     """The rows of all files that can be seen; one that is not whole cannot be read."""
-    found, storage = Counter[tuple[str, datetime, int]](), Storage()
-    try:
-        paths = storage.find(folder)
-    except InputError:
-        return found
-    for path in paths:
+    found, storage = Counter[tuple[Any, ...]](), Storage()
+    for path in storage.listed(folder):
         with storage.open(path) as file:
             for row in pq.read_table(file).to_pylist():
-                found[row["user"], row["start"].astimezone(UTC), row["total"]] += 1
+                found[tuple(row.values())] += 1
     return found
 
 
@@ -70,3 +67,41 @@ def test_files_survive_any_kill(store_dsn: str, tmp_path: Path, s3: Callable[[],
     with in_a_group(words, log) as family:
         assert family.wait(600) == 0, log.read_text()
     assert rows_in(folder) == right
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_watched_bucket_survives_any_kill(
+    store_dsn: str, tmp_path: Path, s3: Callable[[], str]
+) -> None:
+    """Files that appear while the stream runs, dies and is run again: each row is copied once."""
+    chance, log = random.Random(), tmp_path / "job.log"
+    bucket = f"s3://{s3()}"
+    source, target = f"{bucket}/in", f"{bucket}/out"
+    words = [sys.executable, "-m", "tests.watch_job", f"{source}/*.parquet", store_dsn, target]
+    place, right = place_of(source), Counter[tuple[Any, ...]]()
+
+    def put(number: int) -> None:
+        rows = [(number * 100 + each, 1_000_000 + number) for each in range(100)]
+        file = ParquetFormat(suffix="", types={"id": int, "at": int}).encode(rows, [1] * 100)
+        place.put(f".dataflow/{number}", file)
+        place.show(f".dataflow/{number}", f"{number:03}.parquet")
+        right.update(rows)
+
+    def is_copied() -> bool:
+        seen = rows_in(target)
+        assert seen <= right, "a row is seen that is none, or one is seen twice"
+        return seen == right
+
+    for run in range(2):
+        with in_a_group(words, log) as family:
+            for number in range(4 * run, 4 * run + 4):
+                put(number)
+                if number % 4 == 2:
+                    kill([chance.choice(workers_of(family))])
+                until(is_copied if number % 4 < 3 else lambda: True, log.read_text)
+            kill([*descendants(family), family])
+    with in_a_group(words, log):
+        until(is_copied, log.read_text)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.errors import SinkError
 from dataflow.files.file_writer import FileWriter
-from dataflow.files.places import HIDDEN, ChangedError, Place
+from dataflow.files.places import HIDDEN, ChangedError, FilePlace
 from dataflow.files.writes import FileSink
 from dataflow.sink import Batching, outbox_of
 from runners.core.tables.changelog import Rows
@@ -28,7 +28,7 @@ SINK = FileSink(path="files", file_format=FORMAT, how_large=Batching(max_rows=4)
 LANE = LanePlace(job="job", sink="sink", outbox=outbox_of("outbox", SINK), number=0)
 
 
-class MemoryPlace(Place):
+class MemoryPlace(FilePlace):
     """Files in a dictionary."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class MemoryPlace(Place):
         return sorted(line for each in visible for line in each.decode().splitlines())
 
 
-class Turns(Place):
+class Turns(FilePlace):
     """A place in which one of several relays acts at a time; between any two acts another may go on."""
 
     def __init__(self, place: MemoryPlace, world: "World", number: int) -> None:
@@ -121,7 +121,7 @@ class World:
         self._working = set(range(RELAYS))
         self.errors = list[BaseException]()
 
-    def _relay(self, place: Place) -> LaneRelay:
+    def _relay(self, place: FilePlace) -> LaneRelay:
         return LaneRelay(
             self._outbox, SINK, LANE, lambda _, lane: self._writer(place, FORMAT, lane), self._clock
         )

@@ -119,7 +119,7 @@ def run_world(data: st.DataObject, **parts: Any) -> None:
         assert lane.numbers == list(range(1, len(lane.numbers) + 1))
 
 
-@pytest.mark.parametrize("batching", [Batching(max_rows=2), LARGE], ids=["at once", "held"])
+@pytest.mark.parametrize("batching", [Batching(max_rows=2), LARGE], ids=["at once", "large"])
 @given(data=st.data())
 def test_the_sink_has_every_change_once_and_in_order(
     batching: Batching, data: st.DataObject
@@ -228,7 +228,7 @@ HAPPENINGS = st.lists(
 )
 
 
-def run_held(happenings: Sequence[tuple[str, int]], timer: type[BatchTimer]) -> None:
+def run_waiting(happenings: Sequence[tuple[str, int]], timer: type[BatchTimer]) -> None:
     """Have one relay look each millisecond; check that no batch is sent too early, and none too late."""
     clock, rows = ManualClock(), Rows()
     sink = ModelSink(batching=LARGE)
@@ -266,7 +266,7 @@ def run_held(happenings: Sequence[tuple[str, int]], timer: type[BatchTimer]) -> 
 
 @given(HAPPENINGS)
 def test_a_batch_waits_until_it_is_full_or_has_waited(happenings: list[tuple[str, int]]) -> None:
-    run_held(happenings, BatchTimer)
+    run_waiting(happenings, BatchTimer)
 
 
 class _NeverWaits(BatchTimer):
@@ -280,9 +280,9 @@ class _WaitsForEver(BatchTimer):
 
 
 class _ForgetsSinceWhen(BatchTimer):
-    def note_held(self) -> None:
+    def note_partial(self) -> None:
         self._since_ms = None
-        super().note_held()
+        super().note_partial()
 
 
 class _LooksTooLate(BatchTimer):
@@ -295,7 +295,7 @@ def test_a_timer_that_is_wrong_is_noticed(timer: type[BatchTimer]) -> None:
     @settings(max_examples=200, phases=[Phase.generate], derandomize=True)
     @given(HAPPENINGS)
     def law(happenings: list[tuple[str, int]]) -> None:
-        run_held(happenings, timer)
+        run_waiting(happenings, timer)
 
     with pytest.raises(AssertionError):
         law()

@@ -99,8 +99,8 @@ class _Relays:
 @given(seed=st.integers(0, 10_000))
 def test_a_sink_has_the_rows_of_the_table(seed: int) -> None:
     chance = Random(seed)
-    held = Batching(max_rows=5, max_delay_ms=chance.choice((500, 60_000)))
-    sink = _ByKey(lanes=LANES, batching=held if chance.random() < 0.5 else None)
+    large = Batching(max_rows=5, max_delay_ms=chance.choice((500, 60_000)))
+    sink = _ByKey(lanes=LANES, batching=large if chance.random() < 0.5 else None)
     p = df.Pipeline()
     sessions = (
         p

@@ -8,7 +8,7 @@ from dataflow.sink import LANE, SIGN, VALUE, Batching
 from dataflow.table import TableSpec, TableWrite
 from runners.errors import StoreError
 from runners.millwheel.store.port import Fenced, Store
-from runners.relay.outbox import HELD, TAKEN, LanePlace, OutboxBatch, TakenLane
+from runners.relay.outbox import PARTIAL, TAKEN, LanePlace, OutboxBatch, TakenLane
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,
@@ -74,7 +74,7 @@ def check_a_batch_is_the_same_for_the_next_relay(connect: StoreFactory) -> None:
     expect_equal(relay.next_batch(lane, 2), TAKEN, "the next batch of who has lost an idle lane")
 
 
-def check_a_lane_is_held_until_a_batch_is_full(connect: StoreFactory) -> None:
+def check_a_lane_waits_until_a_batch_is_full(connect: StoreFactory) -> None:
     """Fewer rows than fill a batch are taken only when they are due; what is delivered is noted nevertheless."""
     store, owner = _opened(connect)
     for place, each in ((FIRST, Batching(max_rows=2)), (SECOND, Batching(max_bytes=600))):
@@ -82,19 +82,19 @@ def check_a_lane_is_held_until_a_batch_is_full(connect: StoreFactory) -> None:
         lane = relay.take_lane(place)
         expect_equal(relay.next_batch(lane, 0, each, is_due=False), None, "a lane without rows")
         _append(owner, row)
-        expect_equal(relay.next_batch(lane, 0, each, is_due=False), HELD, "one row")
+        expect_equal(relay.next_batch(lane, 0, each, is_due=False), PARTIAL, "one row")
         _append(owner, row, row, row)
         batch = relay.next_batch(lane, 0, each, is_due=False)
-        expect(isinstance(batch, OutboxBatch), "a full batch is held")
+        expect(isinstance(batch, OutboxBatch), "a full batch waits")
         assert isinstance(batch, OutboxBatch)
         expect_equal((batch.number, len(batch.rows)), (1, 2), "a full batch")
         expect_equal(relay.next_batch(lane, 0, each, is_due=False), batch, "a batch in flight")
         _append(owner, row)
         relay.next_batch(lane, 1, each, is_due=False)
-        expect_equal(relay.next_batch(lane, 2, each, is_due=False), HELD, "one row more")
+        expect_equal(relay.next_batch(lane, 2, each, is_due=False), PARTIAL, "one row more")
         expect_equal(store.count_waiting(place), 1, "what waits behind two full batches")
         batch = relay.next_batch(lane, 2, each)
-        expect(isinstance(batch, OutboxBatch), "a batch that is due is held")
+        expect(isinstance(batch, OutboxBatch), "a batch that is due waits")
         expect_equal(relay.next_batch(lane, 3, each, is_due=False), None, "the last batch")
         expect_equal(store.count_waiting(place), 0, "what waits at last")
 

@@ -6,7 +6,7 @@ import attrs
 
 from dataflow.sink import Batching
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.relay.outbox import AT_ONCE, Held, LanePlace, OutboxBatch, Taken, TakenLane
+from runners.relay.outbox import AT_ONCE, LanePlace, OutboxBatch, PartialBatch, Taken, TakenLane
 
 
 class LeavesDeliveredRows(MemoryStore):
@@ -19,7 +19,7 @@ class LeavesDeliveredRows(MemoryStore):
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         state = self._outbox._lanes[lane.place.job, lane.place.sink, lane.place.number]
         if delivered == state.number:
             state.in_flight = []
@@ -45,7 +45,7 @@ class LetsSeveralRelay(MemoryStore):
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         state = self._outbox._lanes.get((lane.place.job, lane.place.sink, lane.place.number))
         if state is not None and state.writer == lane.writer:
             lane = attrs.evolve(lane, token=state.token)
@@ -74,7 +74,7 @@ class MixesLanes(MemoryStore):
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         rows = self._tables[lane.place.outbox.name].rows if self._jobs else {}
         for key, row in rows.items():
             rows[key] = (lane.place.number, *row[1:])
@@ -100,7 +100,7 @@ class SendsTheLastFirst(MemoryStore):
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         batch = super().next_batch(lane, delivered, batching, is_due=is_due)
         if not isinstance(batch, OutboxBatch):
             return batch
@@ -117,6 +117,6 @@ class HoldsNothing(MemoryStore):
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         del is_due
         return super().next_batch(lane, delivered, batching)

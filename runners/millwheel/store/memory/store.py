@@ -103,7 +103,7 @@ from runners.millwheel.store.port import (
     TakenRange,
 )
 from runners.relay.memory_outbox import MemoryOutbox
-from runners.relay.outbox import AT_ONCE, Held, LanePlace, OutboxBatch, Taken, TakenLane
+from runners.relay.outbox import AT_ONCE, LanePlace, OutboxBatch, PartialBatch, Taken, TakenLane
 from runners.system_clock import SystemClock
 
 
@@ -142,7 +142,7 @@ class MemoryStore:
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         """Note what is delivered, and take the batch after it.
 
         Args:

@@ -20,11 +20,11 @@ from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import OUTBOX_ID, table_identifier
 from runners.relay.outbox import (
     AT_ONCE,
-    HELD,
+    PARTIAL,
     TAKEN,
-    Held,
     LanePlace,
     OutboxBatch,
+    PartialBatch,
     Taken,
     TakenLane,
 )
@@ -68,7 +68,7 @@ class LaneVerbs(JobReads):
         batching: Batching = AT_ONCE,
         *,
         is_due: bool = True,
-    ) -> OutboxBatch | Held | Taken | None:
+    ) -> OutboxBatch | PartialBatch | Taken | None:
         """Note what is delivered, and take the batch after it.
 
         Args:
@@ -118,7 +118,7 @@ def _next_batch(
     batching: Batching,
     *,
     is_due: bool,
-) -> OutboxBatch | Held | Taken | None:
+) -> OutboxBatch | PartialBatch | Taken | None:
     place, names = lane.place, _names(lane.place.outbox)
     if _is_idle(connection, lane, delivered, names):
         return None
@@ -136,9 +136,9 @@ def _next_batch(
     # Before the rows are looked for: whatever has ended by now is seen by that.
     xmin, xmax = _row(connection, "running_transactions", {})
     parameters |= {"rows": batching.max_rows, "bytes": batching.max_bytes}
-    is_held = not is_due and not _is_full(connection, names, parameters, batching)
-    rows = () if is_held else _rows(connection, _WAITING.format(**names), parameters)
-    left = HELD if is_held else None
+    is_partial = not is_due and not _is_full(connection, names, parameters, batching)
+    rows = () if is_partial else _rows(connection, _WAITING.format(**names), parameters)
+    left = PARTIAL if is_partial else None
     if not rows and not state.is_in_flight:
         return left
     ids = [row[0] for row in rows]
