@@ -24,36 +24,11 @@ from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from dataflow.type_vars import T
 from windowing.timestamps import MIN_TIMESTAMP_US, DurationLike, to_duration_us
 
-
-@attrs.frozen
-class CurrentFile:
-    """A file that is being read.
-
-    Attributes:
-        split: all of it, as its format has it.
-        position: how far it has been read.
-        size_bytes: when it was opened.
-    """
-
-    path: str
-    split: Any
-    position: Any
-    size_bytes: int
-
-
-@attrs.frozen
-class WatchedPosition:
-    """How far a place has been read.
-
-    Attributes:
-        done: the names of files that are read to their ends, as a `NameSet`.
-        current: the file that is being read; None: there is none.
-        watermark_us: how far event time has come.
-    """
-
-    done: tuple[NameRun, ...] = ()
-    current: CurrentFile | None = None
-    watermark_us: int = MIN_TIMESTAMP_US
+#: A file that is being read: its path, its bytes when it was opened, and how far it has been read.
+CurrentFile = tuple[str, int, Any]
+#: The names that are done, as a `NameSet`; the current file; and how far event time has come, in microseconds.
+WatchedPosition = tuple[tuple[NameRun, ...], CurrentFile | None, int]
+_START: WatchedPosition = ((), None, MIN_TIMESTAMP_US)
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +90,7 @@ class WatchedSource(Source):
 
     def open(self, split: int, position: WatchedPosition | None, *, fence: int) -> SourceReader:
         """Go on."""
-        return _WatchedReader(self, position or WatchedPosition())
+        return _WatchedReader(self, position or _START)
 
     def listed(self) -> list[str]:
         """The files that are there, by name."""
@@ -127,13 +102,14 @@ class WatchedSource(Source):
 class _WatchedReader(SourceReader):
     def __init__(self, source: WatchedSource, position: WatchedPosition) -> None:
         self._source, self._files = source, source.files
-        self._done, self._watermark_us = NameSet(position.done), position.watermark_us
+        done, current, self._watermark_us = position
+        self._done = NameSet(done)
         self._reader: RecordReader | None = None
         self._current: CurrentFile | None = None
         self._waiting = list[str]()
         self._listed_us: int | None = None
-        if position.current is not None:
-            self._begin(position.current)
+        if current is not None:
+            self._begin(current)
 
     def read(self, max_records: int) -> SourceBatch:
         if self._reader is None and not self._begin_next():
@@ -147,7 +123,7 @@ class _WatchedReader(SourceReader):
         )
         if disorder_us is not None and newest_us is not None:
             self._watermark_us = max(self._watermark_us, newest_us - disorder_us)
-        self._current = attrs.evolve(self._current, position=found.position)
+        self._current = (*self._current[:2], found.position)
         if found.status is SplitStatus.FINISHED:
             self._end(self._current)
         return self._batch(
@@ -161,7 +137,7 @@ class _WatchedReader(SourceReader):
 
     def _batch(self, **parts: Any) -> SourceBatch:
         return SourceBatch(
-            position=WatchedPosition(self._done.runs(), self._current, self._watermark_us),
+            position=(self._done.runs(), self._current, self._watermark_us),
             watermark_us=self._watermark_us,
             **{"values": (), "timestamps_us": (), **parts},
         )
@@ -178,34 +154,42 @@ class _WatchedReader(SourceReader):
         if not self._waiting:
             return False
         path = self._waiting.pop()
-        try:
-            size_bytes = self._files.storage.size(path)
-            (split,) = self._files.split_file(path, 1)
-        except OSError as error:
-            raise not_opened(path, error) from None
-        self._begin(CurrentFile(path, split, None, size_bytes))
+        self._begin((path, self._size_of(path), None))
         return True
 
     def _begin(self, file: CurrentFile) -> None:
+        path, _, position = file
+        self._check_unchanged(file)
         try:
-            reader = self._files.open(file.split, file.position, fence=0)
+            (split,) = self._files.split_file(path, 1)
+            reader = self._files.open(split, position, fence=0)
         except OSError as error:
-            raise not_opened(file.path, error) from None
+            raise not_opened(path, error) from None
         assert isinstance(reader, RecordReader)
         self._reader, self._current = reader, file
         self.reads_columns = reader.reads_columns
 
     def _end(self, file: CurrentFile) -> None:
-        size_bytes = self._files.storage.size(file.path)
-        if size_bytes != file.size_bytes:
+        self._check_unchanged(file)
+        self.close()
+        self._done.add(file[0])
+        self._current = None
+
+    def _check_unchanged(self, file: CurrentFile) -> None:
+        path, size_bytes, _ = file
+        found = self._size_of(path)
+        if found != size_bytes:
             raise InputError(
-                f"{file.path} has changed while it was read",
-                detail=f"it had {file.size_bytes} bytes, and has {size_bytes}",
+                f"{path} has changed while it was read",
+                detail=f"it had {size_bytes} bytes, and has {found}",
                 hint="write a file under a name that is hidden, and rename it when it is complete",
             )
-        self.close()
-        self._done.add(file.path)
-        self._current = None
+
+    def _size_of(self, path: str) -> int:
+        try:
+            return self._files.storage.size(path)
+        except OSError as error:
+            raise not_opened(path, error) from None
 
 
 class WatchFiles(OneOutput[Pipeline, T]):

@@ -16,25 +16,12 @@ from dataflow.errors import InputError, PipelineError
 from dataflow.io.extras import require_fastavro
 from dataflow.io.files import FileSource, Paths, ReadFromFiles
 from dataflow.io.record_reader import RecordReader, event_times_us
+from dataflow.io.text_files import FileSplit
 from dataflow.rows import is_row_type
 from dataflow.set_aside import SetAside
 from dataflow.source import SourceBatch, SourceReader
 from dataflow.type_vars import T
 from windowing.errors import error_text
-
-
-@attrs.frozen
-class AvroSplit:
-    """All records of a file.
-
-    Attributes:
-        size_bytes: of the file, when it was divided.
-        began_us: when the input was divided, which is when the job began, if anything depends on that.
-    """
-
-    path: str
-    size_bytes: int
-    began_us: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -53,12 +40,12 @@ class AvroSource(FileSource):
         with closing(self.storage.open(path)) as file:
             self.blocks(path, file)
 
-    def split_file(self, path: str, parts: int) -> list[AvroSplit]:
+    def split_file(self, path: str, parts: int) -> list[FileSplit]:
         """All of it."""
-        return [AvroSplit(path, self.storage.size(path), self.began_us())]
+        return [FileSplit(path, 0, self.storage.size(path), self.began_us())]
 
     def open(
-        self, split: AvroSplit, position: tuple[int, int] | None, *, fence: int
+        self, split: FileSplit, position: tuple[int, int] | None, *, fence: int
     ) -> SourceReader:
         """Read from a block, and a record in it, on."""
         return _AvroReader(self, split, position or (0, 0))
@@ -110,13 +97,13 @@ class AvroSource(FileSource):
 
 
 class _AvroReader(RecordReader):
-    def __init__(self, source: AvroSource, split: AvroSplit, position: tuple[int, int]) -> None:
+    def __init__(self, source: AvroSource, split: FileSplit, position: tuple[int, int]) -> None:
         super().__init__(source, split.began_us)
         self._source, self._split = source, split
-        if source.storage.size(split.path) != split.size_bytes:
+        if source.storage.size(split.path) != split.end_bytes:
             raise InputError(
                 f"{split.path} has changed since the job began",
-                detail=f"it had {split.size_bytes} bytes",
+                detail=f"it had {split.end_bytes} bytes",
                 hint="do not change files while they are read; new records go into new files",
             )
         self._file = source.storage.open(split.path)
