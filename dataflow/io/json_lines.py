@@ -100,7 +100,7 @@ class ReadFromJsonLines(ReadFromFiles[T]):
                 )
             return
         fields = row_fields(rows, "ReadFromJsonLines")
-        _check_fields(rows, fields, field, event_time_unit)
+        check_row_fields("ReadFromJsonLines", rows, fields, field, event_time_unit)
         self._source = JsonRowsSource(
             pattern=self._source.pattern,
             event_time=None if field is not None else self._source.event_time,
@@ -115,29 +115,45 @@ class ReadFromJsonLines(ReadFromFiles[T]):
         )
 
 
-def _check_fields(
-    row_type: type, fields: Sequence[RowField], time_field: str | None, unit: str | None
+def check_row_fields(
+    name: str,
+    row_type: type,
+    fields: Sequence[RowField],
+    time_field: str | None,
+    unit: str | None,
 ) -> None:
+    """Refuse rows that JSON cannot have, and event times that their fields cannot be.
+
+    Args:
+        name: of the transform that reads them.
+        row_type: of the rows.
+        fields: of the row type.
+        time_field: the name of the field of event times; None: it is none of them.
+        unit: of the field, if it is a number; None: nothing was said.
+
+    Raises:
+        PipelineError: they cannot be read.
+    """
     if unit is not None and (unit not in UNITS_US or time_field is None):
         raise PipelineError(
-            f"ReadFromJsonLines was given event_time_unit={unit!r}",
+            f"{name} was given event_time_unit={unit!r}",
             hint=f"give one of {', '.join(map(repr, UNITS_US))}, with event_time= the name of a field",
         )
     if wrong := [each.name for each in fields if each.kind is datetime]:
         raise PipelineError(
-            f"ReadFromJsonLines cannot read the fields {wrong} of {row_type.__name__}",
+            f"{name} cannot read the fields {wrong} of {row_type.__name__}",
             detail="JSON has no instants",
             hint="read them as str or int, and convert them in a df.Map",
         )
     kinds = {each.name: each.kind for each in fields if not each.is_optional}
     if time_field is not None and kinds.get(time_field) is str and unit is not None:
         raise PipelineError(
-            f"ReadFromJsonLines was given event_time_unit={unit!r} for the field {time_field!r}, which is text",
+            f"{name} was given event_time_unit={unit!r} for the field {time_field!r}, which is text",
             hint="leave event_time_unit out: the text says which instant it is",
         )
     if time_field is not None and kinds.get(time_field) not in {int, float, str}:
         raise PipelineError(
-            f"ReadFromJsonLines cannot take event times from the field {time_field!r} of {row_type.__name__}",
+            f"{name} cannot take event times from the field {time_field!r} of {row_type.__name__}",
             detail=f"fields: {', '.join(each.name for each in fields)}",
             hint="name a field of type str, int or float that is never None, or give a function of the row",
         )

@@ -62,12 +62,13 @@ def check_first_lines(files: TextFileSource, path: str) -> None:
         raise found
 
 
-def parse_json(path: str, line: str) -> Any:
+def parse_json(path: str, line: str, unit: str = "line") -> Any:
     """The value on a line.
 
     Args:
         path: for messages.
-        line: the bytes of one line.
+        line: the text of one line.
+        unit: what it is in the input, for messages.
 
     Raises:
         InputError: it is no JSON.
@@ -79,7 +80,7 @@ def parse_json(path: str, line: str) -> Any:
         if isinstance(error, json.JSONDecodeError):
             why = f"{error.msg} at its character {error.pos + 1}"
         raise InputError(
-            f"{path} has a line that is not JSON",
+            f"{path} has a {unit} that is not JSON",
             detail=why,
-            hint="write one JSON value per line",
+            hint=f"write one JSON value per {unit}",
         ) from None
