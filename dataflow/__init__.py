@@ -67,6 +67,10 @@ from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
 from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
+from dataflow.io.kafka.read import ReadFromKafka
+from dataflow.io.kafka.records import KafkaRecord
+from dataflow.io.kafka.values import KafkaSchemas
+from dataflow.io.kafka.write import WriteToKafka
 from dataflow.io.nats_streams.source import NatsMessage
 from dataflow.io.nats_streams.transform import ReadFromNats
 from dataflow.io.parquet_files import ReadFromParquet
@@ -289,6 +293,8 @@ __all__ = [
     "InputError",
     "Join",
     "JoinType",
+    "KafkaRecord",
+    "KafkaSchemas",
     "KeyEncodingError",
     "Keys",
     "KvSwap",
@@ -340,6 +346,7 @@ __all__ = [
     "ReadFromAvro",
     "ReadFromCsv",
     "ReadFromJsonLines",
+    "ReadFromKafka",
     "ReadFromNats",
     "ReadFromParquet",
     "ReadFromPostgres",
@@ -417,6 +424,7 @@ __all__ = [
     "WriteToAvro",
     "WriteToCsv",
     "WriteToJsonLines",
+    "WriteToKafka",
     "WriteToNats",
     "WriteToParquet",
     "WriteToPostgres",

@@ -21,6 +21,7 @@ from dataflow.computations.folder_reader import FolderPosition
 from dataflow.do_fn import TaggedOutput, TimestampedValue, WindowedValue
 from dataflow.exception_handling import BadElement, Failure
 from dataflow.io.arrival import ArrivalPosition, ArrivalSplit
+from dataflow.io.kafka.records import KafkaRecord
 from dataflow.io.parquet_files import ParquetSplit
 from dataflow.io.text_files import FileSplit
 from dataflow.key_forms import key_of_form
@@ -51,6 +52,7 @@ TUPLES: dict[str, type] = {
     "finished": Finished,
     "failure": Failure,
     "bad element": BadElement,
+    "kafka record": KafkaRecord,
 }
 #: Classes whose fields are the arguments that make them, by their tags.
 ATTRS: dict[str, type] = {

@@ -360,6 +360,9 @@ VALUES: dict[str, Any] = {
     "finished": Finished(2),
     "failure": FAILURE,
     "bad element": BadElement("k,x", FAILURE),
+    "kafka record": df.KafkaRecord(
+        b"k", {"n": 1}, (("source", b"web"),), "orders", 3, 4_711, 1_600_000_000_000_000
+    ),
     "pane": LATE_PANE,
     "tagged output": df.TaggedOutput("late", 1),
     "change": df.Change(("k", 1), -1, 5, FIRST, LATE_PANE, 6),

@@ -1,0 +1,1 @@
+"""Kafka as a source and a sink, by confluent-kafka (librdkafka)."""
