@@ -443,6 +443,7 @@ MESSAGES: dict[str, Any] = {
         **WORKER, ranges=(LOW,), shapes={LOW: RangeShape(KeyRange(0, 8), None)}
     ),
     "revoke": messages.Revoke(ranges=(LOW,)),
+    "end splits": messages.EndSplits(ranges=(LOW,)),
     "released": messages.RangesReleased(**WORKER, ranges=(LOW,)),
     "end handover": messages.EndHandover(ranges=(LOW,)),
     "handover ended": messages.HandoverEnded(**WORKER, ranges=(LOW,)),

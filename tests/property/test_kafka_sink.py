@@ -18,7 +18,7 @@ from dataflow.io.kafka.messages import Encoded, Mode, messages_of
 from dataflow.io.kafka.write import AT_LEAST_ONCE, KafkaTopic
 from dataflow.io.kafka.writer import TopicWriter
 from dataflow.serialization import dumps
-from dataflow.sink import Lane, Sink, SinkChange, SinkWriter, outbox_of
+from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter, outbox_of
 from dataflow.testing.model_kafka import MESSAGE_BYTES_MAX, ModelKafka
 from dataflow.testing.model_sink import Outcome
 from dataflow.testing.sink_contract import SinkContract, SinkUnderTest
@@ -26,6 +26,7 @@ from runners.core.tables.changelog import Rows
 from runners.relay.lane_relay import LaneRelay
 from runners.relay.memory_outbox import MemoryOutbox
 from runners.relay.outbox import LanePlace
+from runners.testing.manual_clock import ManualClock
 
 TOPIC = "totals"
 
@@ -112,15 +113,23 @@ class TestEnvelopes(ModelUnderTest):
     mode = Mode.DEBEZIUM
 
 
+class SmallBatches(KafkaTopic):
+    """A topic that is written two messages at a time."""
+
+    @property
+    def batching(self) -> Batching:
+        return Batching(max_rows=2)
+
+
 class World:
     """One lane, some relays that believe that it is theirs, a cluster, and chance."""
 
     def __init__(self, data: st.DataObject, writer: type[TopicWriter]) -> None:
         self._data, self._writer = data, writer
         self.kafka = cluster(fate=self._fate, between=self._between)
-        self._sink = topic_of(self.kafka)
+        self._sink = SmallBatches(clients=self.kafka.clients, topic=TOPIC, mode=Mode.CHANGELOG)
         self.rows: Rows = {}
-        self._outbox = MemoryOutbox("run", lambda _: self.rows, batch_rows_max=2)
+        self._outbox = MemoryOutbox("run", lambda _: self.rows)
         self.appended: list[int] = []
         self._depth, self._is_calm = 0, False
         self._stepping: list[LaneRelay] = []
@@ -131,7 +140,7 @@ class World:
 
     def _new_relay(self) -> LaneRelay:
         sink: Sink[Any] = self._sink
-        return LaneRelay(self._outbox, sink, self._place, self._open)
+        return LaneRelay(self._outbox, sink, self._place, self._open, ManualClock())
 
     def _open(self, sink: Sink[Any], lane: Lane) -> SinkWriter:
         return self._writer(self.kafka.clients, TOPIC, Mode.CHANGELOG, lane)

@@ -306,8 +306,8 @@ def answers(engine: Engine, events: Sequence[tuple[Any, ...]]) -> list[Any]:
             )
         # Elements that have waited may go on window by window, or some of each.
         # What was found beside an element that fails is found once more, as each is tried by itself.
-        said = [*map(repr, engine.found)]
-        found.append((sorted({*said} if wrong else said), sorted(map(str, wrong))))
+        emitted = [*map(repr, engine.found)]
+        found.append((sorted({*emitted} if wrong else emitted), sorted(map(str, wrong))))
         engine.found.clear()
     return found
 

@@ -25,8 +25,8 @@ _SHOWN_BYTES = 200
 _US_PER_MS = 1_000
 
 
-class RegistryAwayError(InputError):
-    """A registry of schemas does not answer: what its records are is not known yet."""
+class RegistryAwayError(Exception):
+    """A registry of schemas does not answer: what its records are is not known yet, and it is asked again."""
 
 
 class KafkaRecord(NamedTuple):

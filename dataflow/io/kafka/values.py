@@ -173,9 +173,8 @@ class RegistryDecoder:
         except Exception as error:
             if _is_away(error):
                 raise RegistryAwayError(
-                    f"the schema registry at {self._registry.url} does not answer",
-                    detail=f"{type(error).__name__}: {error}",
-                    hint="records wait for it, and none is set aside",
+                    f"the schema registry at {self._registry.url} does not answer; records wait for it, and none is "
+                    f"set aside: {type(error).__name__}: {error}"
                 ) from error
             raise
 
