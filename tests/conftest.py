@@ -12,7 +12,7 @@ from hypothesis import Phase, settings
 
 pytest_plugins = ["tests.fix_postgres", "tests.fix_s3", "tests.fix_spark"]
 
-for name, examples in (("dev", 10), ("ci", 60), ("nightly", 10_000)):
+for name, examples in (("dev", 10), ("ci", 40), ("nightly", 10_000)):
     # To explain a failure takes longer than a test may: in CI the failure itself is what has to be printed.
     phases = [phase for phase in Phase if name != "ci" or phase is not Phase.explain]
     settings.register_profile(

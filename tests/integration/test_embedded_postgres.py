@@ -181,7 +181,7 @@ def test_coming_and_going_never_leaves_a_user_without_server(start: Start, data_
         with psycopg.connect(dsn) as connection:
             print(connection.execute("SELECT 1").fetchone()[0])
     """
-    for _ in range(3):
+    for _ in range(2):
         users = [start(data_dir, script) for _ in range(4)]
         assert [finished(user) for user in users] == ["1"] * 4
     assert not servers(data_dir)

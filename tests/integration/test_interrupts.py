@@ -84,10 +84,7 @@ def test_of_a_run_in_memory_nothing_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "runner",
-    [
-        pytest.param(each, marks=_ON_SPARK)
-        for each in ("batch", "streaming", "backfill", "backfill-then-live")
-    ],
+    [pytest.param(each, marks=_ON_SPARK) for each in ("batch", "streaming", "backfill-then-live")],
 )
 def test_what_is_in_the_store_stays_and_goes_on(
     runner: str, tmp_path: Path, store_dsn: str
@@ -103,7 +100,6 @@ def test_what_is_in_the_store_stays_and_goes_on(
     process = _start(tmp_path, runner, environment)
     _, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
-    if runner != "backfill":
-        with psycopg.connect(store_dsn) as connection:
-            rows = connection.execute("SELECT n FROM seen").fetchall()
-        assert sorted(rows) == [(n,) for n in range(RECORDS)]
+    with psycopg.connect(store_dsn) as connection:
+        rows = connection.execute("SELECT n FROM seen").fetchall()
+    assert sorted(rows) == [(n,) for n in range(RECORDS)]

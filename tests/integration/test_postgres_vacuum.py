@@ -22,7 +22,7 @@ OUT, IN = Channel(RANGES[0], RANGES[1]), Channel(RANGES[1], RANGES[0])
 CELLS = 4_000
 #: For the whole of a test, on a machine that has other things to do.
 TIMEOUT_S = 120
-ROUNDS = 7
+ROUNDS = 5
 
 
 @pytest.fixture

@@ -35,11 +35,11 @@ with df.Pipeline(os.environ["RUNNER"], job=os.environ["JOB"], master="local[2]")
 """
 
 
-@pytest.mark.parametrize("runner", ["batch", "streaming"])
 @pytest.mark.parametrize(
-    ("step", "shown"),
+    ("runner", "step", "shown"),
     [
         (
+            "batch",
             "function",
             [
                 'script.py", line 6, in parse\n    return score_of(line.split(","))',
@@ -50,6 +50,7 @@ with df.Pipeline(os.environ["RUNNER"], job=os.environ["JOB"], master="local[2]")
             ],
         ),
         (
+            "streaming",
             "do_fn",
             [
                 "transform 'returns' (script.py:",

@@ -70,8 +70,7 @@ def test_it_is_what_the_drivers_own_handlers_get(
     assert lines == ["mine: INFO element 7 look logs True", "mine: ERROR bad 7 look logs True"]
 
 
-@pytest.mark.parametrize("level", ["INFO", "ERROR"])
-@pytest.mark.parametrize("runner", ["batch", "streaming"])
+@pytest.mark.parametrize(("runner", "level"), [("batch", "INFO"), ("streaming", "ERROR")])
 def test_it_is_on_the_drivers_terminal(
     runner: str, level: str, store_dsn: str, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from dataflow.testing import TestStream, assert_that, contains_in_any_order
 from dataflow.testing.laws import check_bundle_insensitive, check_retracting_prefixes
 from dataflow.testing.strategies import streams
 from runners.direct import DirectRunner
+from tests.effort import stated
 from tests.ids import shown
 
 Function = Callable[[list[Any]], Any]
@@ -80,6 +81,7 @@ class Keep(df.DoFn):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=shown)
+@stated(len(FUNCTIONS))
 @given(timed=TIMED_VALUES, bundle_records=st.integers(1, 4))
 def test_the_answer_is_that_of_the_whole_group(
     function: Function, timed: list[tuple[str, int, int]], bundle_records: int
@@ -101,6 +103,7 @@ def test_the_answer_is_that_of_the_whole_group(
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=shown)
+@stated(len(FUNCTIONS))
 @given(stream=streams(late=False))
 def test_what_is_retracted_is_as_if_it_had_never_been(
     function: Function, stream: TestStream

@@ -46,7 +46,7 @@ from tests.effort import by_profile
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Of each pipeline, with crashes and without.
-SEEDS = by_profile(dev=4, ci=15, nightly=5_000)
+SEEDS = by_profile(dev=4, ci=8, nightly=5_000)
 US_PER_SECOND = 1_000_000
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300

@@ -191,9 +191,9 @@ SPREADS = [12, 14]
 
 def of_many(number: int) -> tuple[df.Pipeline, list[int], frozenset[int]]:
     """Deadly records among many in a stateful DoFn, whose keys are many too."""
-    values = list(range(3_000))
+    values = list(range(900))
     deaths = frozenset(random.Random(number).sample(values, number))
-    batches = [[(value, 0) for value in values[n : n + 50]] for n in range(0, len(values), 50)]
+    batches = [[(value, 0) for value in values[n : n + 15]] for n in range(0, len(values), 15)]
     pipeline = df.Pipeline(DirectRunner())
     reads = [
         pipeline | f"read {name}" >> df.Read(scripted(some, 0))

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 Patch = pytest.MonkeyPatch
 
 #: Of virtual time: of the short run, and how much longer the long one is.
-MINUTES, LONGER = 4, 4
+MINUTES, LONGER = 3, 4
 #: By how much more there may be by chance.
 SLACK = 25
 FAULTS = frozenset({Fault.CRASH, Fault.MOVE, Fault.DRIVER_CRASH})

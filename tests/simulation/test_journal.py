@@ -23,7 +23,7 @@ from tests.effort import by_profile
 
 Patch = pytest.MonkeyPatch
 #: Of each pipeline and each length; there are more than twenty of these.
-EXAMPLES = by_profile(dev=5, ci=6, nightly=2_500)
+EXAMPLES = by_profile(dev=5, ci=8, nightly=2_500)
 
 
 @pytest.fixture(autouse=True, params=[300, 5_000])
@@ -31,12 +31,6 @@ def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
     """With the longer one most windows are born and gone between two compactions."""
     monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", request.param)
     monkeypatch.setattr(dice, "STEPS", (StepLimits(compacted=1),))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
-def test_pipelines_keep_their_promises(pipeline: str) -> None:
-    simulate(pipeline, seeds=range(8))
 
 
 @pytest.mark.slow

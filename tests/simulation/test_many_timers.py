@@ -57,7 +57,7 @@ def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyP
     # Only where a step does hardly anything.
     with monkeypatch.context() as patch:
         patch.setattr(dice, "STEPS", (STEP_LIMITS,))
-        simulate("late", seeds=SEEDS_MAX // 3)
+        simulate("late", seeds=SEEDS_MAX // 10)
     monkeypatch.setattr(dice, "STEPS", (StepLimits(timers=1),))
     with pytest.raises(SimulationError, match=r"(?s)seed \d+: I2.*replay: .* --seed \d+"):
         simulate("late", seeds=SEEDS_MAX)

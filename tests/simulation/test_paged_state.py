@@ -120,7 +120,7 @@ def check(
     assert found == (0, 0, 0), f"seed={seed}: cells, timers and checkpoints are left"
 
 
-@settings(max_examples=by_profile(dev=3, ci=25, nightly=2_500))
+@settings(max_examples=by_profile(dev=3, ci=12, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_rows_equal_the_direct_runners_and_no_page_stays(
@@ -144,7 +144,7 @@ def build_sessions(p: df.Pipeline, source: df.Source) -> None:
     )
 
 
-@settings(max_examples=by_profile(dev=4, ci=15, nightly=2_500))
+@settings(max_examples=by_profile(dev=4, ci=8, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 def test_sessions_merge_with_their_pages_whoever_dies(
     batches: list[list[tuple[int, int]]], seed: int
@@ -160,7 +160,7 @@ def test_pages_of_long_sessions_are_read_again(monkeypatch: Patch) -> None:
         need(cache, page_ids, **how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=4, ci=8, nightly=1_000)):
+    for seed in range(by_profile(dev=4, ci=5, nightly=1_000)):
         check(SCRIPT, seed, 0.1, build_sessions)
 
     assert read == {"bag", "set", "map", "list"}
@@ -207,9 +207,9 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
         need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=2, ci=10, nightly=1_000)):
+    for seed in range(by_profile(dev=2, ci=5, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_views)
-    simulate("sides", seeds=by_profile(dev=1, ci=10, nightly=2_000))
+    simulate("sides", seeds=by_profile(dev=1, ci=5, nightly=2_000))
 
     assert {side_inputs_machine.WAITING, side_inputs_machine.VIEWS} <= read
 

@@ -26,13 +26,13 @@ from runners.testing.simulator.simulation import Simulation
 from runners.testing.simulator.sources import _Wrapped
 from runners.testing.simulator.trace import STORY_LINES_MAX
 from tests.effort import by_profile
-from tests.simulation.bad_seeds import BAD_SEEDS
+from tests.simulation.bad_seeds import BAD_SEEDS, known_first
 from tests.simulation.test_core_mutations import skip_the_token
 
 #: Of each pipeline.
-SEEDS = by_profile(dev=4, ci=20, nightly=20_000)
+SEEDS = by_profile(dev=4, ci=10, nightly=20_000)
 #: Of each pipeline, run twice.
-REPEATED = by_profile(dev=1, ci=3, nightly=3)
+REPEATED = by_profile(dev=1, ci=2, nightly=3)
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -65,7 +65,7 @@ def test_a_seed_repeats_itself_in_another_process() -> None:
     """Where strings have other hashes, so that sets of them have another order."""
     code = (
         "from tests.simulation.test_simulator import PIPELINES, digest\n"
-        "for pipeline in PIPELINES: print(digest(pipeline, 7), digest(pipeline, 8))"
+        "for pipeline in PIPELINES: print(digest(pipeline, 7))"
     )
     outputs = [
         subprocess.run(
@@ -88,7 +88,8 @@ def test_every_fault_strikes_and_a_worker_dies_at_every_point(
 ) -> None:
     monkeypatch.setattr(trace, "STORY_LINES_MAX", 1_000_000)
     died: set[str] = set()
-    for seed in range(600):
+    # Of the points the rarest, and then all others.
+    for seed in known_first(102, 600):
         if died >= set(SyncPoint):
             break
         kinds = {Fault.CRASH, Fault.LOST_REPLY, Fault.LATE_COMMIT}
@@ -98,7 +99,12 @@ def test_every_fault_strikes_and_a_worker_dies_at_every_point(
 
     assert died >= set(SyncPoint)
     # A delay is no single event.
-    assert {*simulate("sums", seeds=150).faults, Fault.DELAY} == ALL_FAULTS
+    struck = {Fault.DELAY}
+    for seed in range(150):
+        if struck == ALL_FAULTS:
+            break
+        struck |= {*simulate("sums", seeds=[seed]).faults}
+    assert struck == ALL_FAULTS
 
 
 def test_without_faults_nothing_strikes() -> None:

@@ -1,22 +1,46 @@
 """The spike and dip detector finds what is planted, on computations and in the SDK."""
 
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from examples import zeitgeist_sdk
-from examples.zeitgeist_cli import main
+import dataflow as df
+from examples import zeitgeist_cli
+from examples.zeitgeist_cli import BY_SDK, main
 from examples.zeitgeist_model import expected_a_day_after, is_low, is_spike
 from examples.zeitgeist_queries import BUCKET, PLANTED, START, write_logs
 
 
-@pytest.mark.slow
-def test_what_is_planted_is_found_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    """Spikes before their bucket is over; dips after two; by both, which also count the same as late."""
-    assert main([]) == 0
+@pytest.fixture(scope="module")
+def ran() -> tuple[int, str, df.PipelineResult]:
+    """The exit status of a run, which takes ten seconds, what it prints, and its result."""
+    results = list[df.PipelineResult]()
+    report = zeitgeist_cli._report
 
-    out = capsys.readouterr().out
+    def reported(result: df.PipelineResult, prefix: str) -> int:
+        results.append(result)
+        return report(result, prefix)
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
+        patch.setattr(zeitgeist_cli, "_report", reported)
+        status = main([])
+    (result,) = results
+    return status, out.getvalue(), result
+
+
+@pytest.mark.slow
+def test_what_is_planted_is_found_and_nothing_else(
+    ran: tuple[int, str, df.PipelineResult],
+) -> None:
+    """Spikes before their bucket is over; dips after two; by both, which also count the same as late."""
+    status, out, _ = ran
+
+    assert status == 0
     assert "found and not planted: 0" in out
     assert "computations and SDK agree on" in out
     assert "15 by the computations, 15 by the SDK" in out
@@ -26,13 +50,27 @@ def test_what_is_planted_is_found_and_nothing_else(capsys: pytest.CaptureFixture
         assert "0:20:00" in row if row.startswith("dip") else "(0." in row
 
 
+class WithoutDips:
+    """A result in which the SDK has found no dips."""
+
+    def __init__(self, result: df.PipelineResult) -> None:
+        self._result = result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._result, name)
+
+    def read_table(self, name: str) -> Sequence[Any]:
+        rows = self._result.read_table(name)
+        return [row for row in rows if row["kind"] != "dip"] if name.endswith(BY_SDK) else rows
+
+
 @pytest.mark.slow
 def test_who_misses_something_is_caught(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ran: tuple[int, str, df.PipelineResult], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(zeitgeist_sdk, "is_low", lambda *_: False)
+    missing: Any = WithoutDips(ran[2])
 
-    assert main([]) == 1
+    assert zeitgeist_cli._report(missing, "zeitgeist_direct_") == 1
 
     out = capsys.readouterr().out
     assert "DISAGREE" in out

@@ -160,14 +160,14 @@ def test_few_records_move_nothing() -> None:
 def test_cold_neighbours_are_merged_down_to_the_least() -> None:
     """One place has a little to do everywhere, the others next to nothing."""
     chance = Random(1)
-    job = Job.of([chance.randrange(KEY_SPACE_END) for _ in range(40_000)], 2, 64, 1)
+    job = Job.of([chance.randrange(KEY_SPACE_END) for _ in range(20_000)], 2, 64, 1)
     for index, (range_id, (_, keys)) in enumerate(list(job.ranges.items())):
         job.ranges[range_id] = index // 32, keys
-    job.run(LoadPolicy(2, PolicyOptions(cold=0.2)), 5_000)
+    job.run(LoadPolicy(2, PolicyOptions(cold=0.2)), 3_000)
 
     assert {type(change) for _, change in job.changes} == {MergeRanges}
     assert 4 <= len(job.ranges) < 30
-    job.run(LoadPolicy(2, PolicyOptions(cold=10, imbalance=10)), 5_000)
+    job.run(LoadPolicy(2, PolicyOptions(cold=10, imbalance=10)), 3_000)
     assert len(job.ranges) == 4
 
 

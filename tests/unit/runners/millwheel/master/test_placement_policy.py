@@ -23,6 +23,8 @@ STATE_BYTES_MAX = 1_000
 OPTIONS = PlacementOptions(state_bytes_max=STATE_BYTES_MAX)
 #: Long enough for every patience to have grown to its most, and some tries after that.
 INTERVALS = 4_000
+#: Of as many ranges as there may be.
+KEYS = even_ranges(64)
 
 
 @attrs.define
@@ -42,9 +44,7 @@ class Job:
         ranges = []
         for index, (range_id, slot) in enumerate(sorted(self.slots.items())):
             loads[slot] += each
-            ranges.append(
-                RangeView(range_id=range_id, slot=slot, keys=even_ranges(64)[index], records=each)
-            )
+            ranges.append(RangeView(range_id=range_id, slot=slot, keys=KEYS[index], records=each))
         # With twice as many records as are done at ease a worker never rests.
         shares = [min(1.0, max(0.0, 2 * load / self.capacity - 1)) for load in loads]
         return JobView(ranges=ranges, long_share=sum(shares), state_bytes=self.state_bytes)
