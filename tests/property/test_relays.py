@@ -190,6 +190,7 @@ class _ChoosesAnew(MemoryOutbox):
         return lane
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [

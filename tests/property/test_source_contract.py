@@ -585,6 +585,7 @@ def run_all(contract: SourceContract) -> None:
             getattr(contract, name)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "reader", "source"), BROKEN, ids=lambda each: each if isinstance(each, str) else ""
 )

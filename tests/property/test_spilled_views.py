@@ -209,10 +209,12 @@ def make_pages_of_all_buckets_but_one(patch: Patch) -> None:
 MUTATIONS = [free_all_places, go_with_the_first_part, make_pages_of_all_buckets_but_one]
 
 
+@pytest.mark.slow
 def test_the_views_of_the_breakages_are_right() -> None:
     check_all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_what_is_broken_is_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)

@@ -203,7 +203,7 @@ def test_the_fold_of_backfill_and_live_is_that_of_one_run(pipeline: str, crash_r
 
     assert (crashes > 0) == (crash_rate > 0)
     # Of these tests: most cuts are somewhere in the middle.
-    assert min(found[kind] for kind in ("cells", "timers", "rows")) > SEEDS / 8, found
+    assert min(found[kind] for kind in ("cells", "timers", "rows")) >= SEEDS / 8, found
     assert found["record_ids"] > 0 or pipeline != "retries"
 
 

@@ -74,6 +74,7 @@ def an_earlier_position(patch: Patch) -> None:
     patch.setattr(CommittedPositions, "note", notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutate",
     [
