@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from runners.core.ground.cells import WindowState
 from runners.direct import DirectRunner
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
@@ -33,8 +35,17 @@ def shown(
 
 
 def in_order(cell: Any) -> Any:
-    """Of a key's windows it does not matter which was there first."""
-    return sorted(map(repr, cell.items())) if isinstance(cell, dict) else repr(cell)
+    """Of a key's windows it does not matter which was there first, nor of lists, which are what is greatest so far."""
+    if not isinstance(cell, dict):
+        return repr(listed(cell))
+    return sorted(repr((window, listed(state))) for window, state in cell.items())
+
+
+def listed(state: Any) -> Any:
+    if not isinstance(state, WindowState) or not isinstance(state.accumulator, tuple):
+        return state
+    parts = (sorted(each, key=repr) if type(each) is list else each for each in state.accumulator)
+    return attrs.evolve(state, accumulator=tuple(parts))
 
 
 @costly()

@@ -175,6 +175,7 @@ def test_a_small_session_that_merges_into_a_large_one_costs_about_its_pages(name
     assert isinstance(values[name], PagedBag | PagedMap | PagedList)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE)
 def test_two_large_sessions_that_merge_write_no_more_than_both(name: str) -> None:
     """Of bags nothing: the pages of both stay, and are those of one bag; then more comes, and all of it goes."""
