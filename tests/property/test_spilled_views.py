@@ -168,7 +168,9 @@ def check_all() -> None:
     ):
         arrivals = attrs.evolve(arrivals_of_many(), together=together)
         found, groups = found_by(form, arrivals, spill_bytes)
-        assert found == arrivals.answers(form)
+        # Not in the assertion itself: pytest would take half a minute to show the difference.
+        is_right = found == arrivals.answers(form)
+        assert is_right, form
         assert groups._pages.size_bytes, "nothing was in the file"
 
 
