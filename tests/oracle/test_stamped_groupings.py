@@ -144,7 +144,9 @@ def check_hard(name: str, combiner: Combiner, size_us: int, percentile: float = 
 
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("combiner", Combiner)
-@pytest.mark.parametrize("size_us", [1, 10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "size_us", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (10, 100))]
+)
 def test_hard_panes_at_the_event_times_of_records(
     name: str, combiner: Combiner, size_us: int
 ) -> None:
