@@ -6,7 +6,6 @@ One reader after the other reads each of the partitions, with the broker in a pr
 megabytes of a partition, so there are not many records, and a round includes that clients connect; the best counts.
 """
 
-import argparse
 import multiprocessing
 import time
 from multiprocessing.connection import Connection
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import confluent_kafka
 
 import dataflow as df
+from benchmarks import harness
 from dataflow.source import SplitStatus, open_split
 
 TOPIC = "orders"
@@ -75,7 +75,7 @@ def measure(servers: str, **form: Any) -> tuple[float, float]:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser()
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     ours, theirs = multiprocessing.Pipe()

@@ -20,7 +20,7 @@ import psycopg
 
 import dataflow as df
 from benchmarks import harness
-from dataflow.io.postgres_reads.table_rows import PageSplit, RowsReader
+from dataflow.io.postgres_reads.table_rows import RowsReader
 from dataflow.source import SourceReader, SplitStatus
 from runners.embedded.locate import find_programs
 from runners.embedded.temporary import temporary_postgres
@@ -86,7 +86,7 @@ def main() -> None:
             connection.execute(_TABLE.format(rows=options.rows).encode())
             connection.execute("VACUUM ANALYZE items")
         reading: Any = df.ReadFromPostgres("items", dsn=dsn, rows=Item, event_time="at")
-        source, whole = reading._source, PageSplit(0, None)  # noqa: SLF001 - a scan without a pipeline
+        source, whole = reading._source, (0, None, None)  # noqa: SLF001 - a scan without a pipeline
         scans: dict[str, Callable[[], int]] = {
             "COPY to a file": lambda: copy(dsn),
             "columns": lambda: read(source.open(whole, None, fence=0)),

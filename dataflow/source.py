@@ -255,6 +255,13 @@ class Source(ABC, Generic[OutT_co]):
     def splits(self, desired: int) -> Sequence[Any]:
         """Divide the input into at least one part, aiming at ``desired``; 1 asks to keep the order of the input."""
 
+    def release(self) -> None:
+        """Let go of what `splits` holds for the readers, in the driver: the run has ended, however.  Idempotent.
+
+        What a driver holds ends with it, so the readers of the next one, which begin where a split was read to, must do
+        without.
+        """
+
     @property
     def discover_every_ms(self) -> int | None:
         """How long a stream waits, in milliseconds, before it asks again for splits that come and go (`discover`).

@@ -36,6 +36,7 @@ from runners.batch.waves import run_waves
 from runners.core.ground.dead_letters import checked_tries
 from runners.core.stages.committed_positions import CommittedPositions
 from runners.core.stages.plan import ExecutionPlan
+from runners.core.stages.source_stage import release_sources
 from runners.errors import LostCommitsError, StoreRestartedError
 from runners.millwheel.store.port import JobRow
 from runners.progress import ProgressDisplay
@@ -134,7 +135,10 @@ class BatchRunner:
             InterruptedRun: Ctrl-C; run again to continue.
         """
         with stays_in_store(self._job):
-            return self._run(graph)
+            try:
+                return self._run(graph)
+            finally:
+                release_sources(graph)
 
     def _run(self, graph: PipelineGraph) -> StoreResult:
         prepared = prepare(

@@ -29,7 +29,7 @@ from runners.core.stages.percentile_watermark import (
     percentile_watermark_us,
 )
 from runners.core.stages.plan import ExecutionPlan, Stage
-from runners.core.stages.source_stage import Admitted, SourceStage
+from runners.core.stages.source_stage import Admitted, SourceStage, release_sources
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageOutputs
 from runners.core.tables.changelog import Rows, apply_table_write
@@ -171,6 +171,7 @@ class Job:
         self._inputs = [
             split for source in self._sources.values() for split in SplitInput.all_of(source)
         ]
+        self._graph = execution.graph
         clock = SystemClock()
         #: When each source that may get splits is asked next, by the machine's clock in milliseconds.
         self._growing_ms = {
@@ -200,6 +201,7 @@ class Job:
             *(grouping.stage for grouping in self._groupings.values()),
         ]
         with ExitStack() as stack:
+            stack.callback(release_sources, self._graph)
             stack.callback(self._relays.close)
             stack.enter_context(self._open)
             for split in self._inputs:

@@ -23,6 +23,7 @@ from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineState
 from dataflow.times import behind
 from runners.core.stages.plan import plan
+from runners.core.stages.source_stage import release_sources
 from runners.errors import (
     CodeMissingError,
     JobFailedError,
@@ -290,6 +291,7 @@ class StreamingJob:
         finally:
             self._keeper.release()
             self._refuse_switches()
+            release_sources(self._prepared.plan.graph)
 
     def _goes_over(self) -> bool:
         """Go over to the next version, if there is one; returns whether there is."""

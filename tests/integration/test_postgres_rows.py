@@ -18,7 +18,7 @@ from dataflow.columns import Rows
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.postgres_reads import table_rows
 from dataflow.io.postgres_reads.row_form import RowForm
-from dataflow.io.postgres_reads.table_rows import PageSplit, RowsReader, RowsSource
+from dataflow.io.postgres_reads.table_rows import RowsReader, RowsSource
 from dataflow.source import Source, SourceReader, SplitStatus
 from dataflow.testing.source_contract import SourceContract
 from runners.direct import DirectRunner
@@ -27,6 +27,7 @@ from tests.effort import by_profile
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 ROWS = 400
+WHOLE = (0, None, None)
 
 
 def run(dsn: str, statement: str) -> None:
@@ -85,7 +86,7 @@ class TestColumns(_Contract):
     form = RowForm(row_type=Number, fields=Number._fields, event_time="at")
 
     def test_they_are_columns(self) -> None:
-        reader = self.make_source().open(PageSplit(0, None), None, fence=1)
+        reader = self.make_source().open(WHOLE, None, fence=1)
         assert reader.reads_columns
         assert isinstance(reader.read(10).values, Rows)
         reader.close()
@@ -108,6 +109,17 @@ class TestColumnsUntilARowIsNone(_Contract):
             Number(row["n"], row["at"] if row["n"] <= ROWS else cast("datetime", None))
             for row in expected_rows()
         ]
+
+
+def read_to_the_end(reader: SourceReader) -> list[Any]:
+    found: list[Any] = []
+    is_finished = False
+    while not is_finished:
+        batch = reader.read(50)
+        found += batch.values
+        is_finished = batch.status is SplitStatus.FINISHED
+    reader.close()
+    return found
 
 
 class TestQuery(_Contract):
@@ -142,6 +154,33 @@ def test_rows_can_be_of_a_class(numbers: str) -> None:
     query = "SELECT * FROM numbers ORDER BY n LIMIT 2"
     named = read(df.ReadFromPostgres(query, dsn=numbers, rows=Named))
     assert named == [Named("x" * 300 + n, int(n)) for n in "13"]
+
+
+@pytest.mark.parametrize("row_type", [None, Number], ids=["rows", "columns"])
+def test_parts_are_of_one_moment(
+    numbers: str,
+    row_type: type | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever happens to the table meanwhile; and when the moment is gone, that is logged."""
+    monkeypatch.setattr(table_rows, "PART_PAGES_MIN", 2)
+    form = RowForm(row_type=row_type, fields=() if row_type is None else Number._fields)
+    source = RowsSource(table="numbers", is_query=False, dsn=numbers, form=form)
+    splits = source.splits(4)
+    assert len(splits) == 4
+
+    def read_all() -> list[int]:
+        rows = [row for each in splits for row in read_to_the_end(source.open(each, None, fence=1))]
+        return sorted(row["n"] if row_type is None else row.n for row in rows)
+
+    run(numbers, "UPDATE numbers SET name = 'moved' WHERE n < 100")
+    run(numbers, "DELETE FROM numbers WHERE n > 500")
+    assert read_all() == [row["n"] for row in expected_rows()]
+    source.release()
+    source.release()
+    assert read_all() == [row["n"] for row in expected_rows() if row["n"] <= 500]
+    assert "the driver that held this moment is gone" in caplog.text
 
 
 def test_event_times_are_those_of_the_rows(numbers: str) -> None:
@@ -218,8 +257,6 @@ def test_columns_are_what_rows_are(
         form = RowForm(row_type=row_type, fields=Kinds._fields, event_time="timestamptz")
         return RowsSource(table="kinds", is_query=False, dsn=store_dsn, form=form)
 
-    split = PageSplit(0, None)
-
     def read_by(reader: SourceReader) -> list[tuple[str, Any]]:
         found: list[tuple[str, Any]] = []
         is_finished = False
@@ -234,11 +271,11 @@ def test_columns_are_what_rows_are(
         reader.close()
         return sorted(found, key=repr)
 
-    by_adbc = source_of(Kinds).open(split, None, fence=1)
+    by_adbc = source_of(Kinds).open(WHOLE, None, fence=1)
     assert by_adbc.reads_columns
-    one_by_one = read_by(RowsReader(source_of(KindsOneByOne), split, 0))
+    one_by_one = read_by(RowsReader(source_of(KindsOneByOne), WHOLE, 0))
     assert read_by(by_adbc) == one_by_one
-    assert read_by(RowsReader(source_of(Kinds), split, 0)) == one_by_one
+    assert read_by(RowsReader(source_of(Kinds), WHOLE, 0)) == one_by_one
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {

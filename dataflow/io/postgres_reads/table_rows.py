@@ -1,11 +1,12 @@
 """The rows of a table or query, in parts that are read at the same time.
 
 A table is divided by blocks (`ctid`), the last part without an end, so that each row has one part however the table has
-grown since it was divided.  Each part is read in one transaction, REPEATABLE READ.
+grown since it was divided.  All parts are read in one snapshot, which the driver holds.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from dataflow.io.postgres_reads.column_rows import (
     rows_of,
 )
 from dataflow.io.postgres_reads.connection import connect, error_code, is_lost, quoted, raw_rows
+from dataflow.io.postgres_reads.held_snapshots import hold_snapshot, let_go
 from dataflow.io.postgres_reads.row_form import Columns, RowForm
 from dataflow.io.postgres_reads.rows import RowShape
 from dataflow.io.postgres_reads.table import table_shape
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Parts are not smaller than so many blocks, of 8 KiB each: below it, a session costs more than reading.
 PART_PAGES_MIN = 256
+_LOG = logging.getLogger(__name__)
+#: SQLSTATE of a snapshot that nobody holds any more, in newer and older servers.
+SNAPSHOT_IS_GONE = {"42704", "22023"}
 #: Of every transaction that reads: rows have the same order whenever they are read.
 _TRANSACTION = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -44,17 +49,9 @@ _TRANSACTION = (
 _WITH_BLOCKS = {"r", "m"}
 
 
-@attrs.frozen
-class PageSplit:
-    """The rows in a range of blocks; without an end: in all that follow.
-
-    Attributes:
-        start: the first block.
-        end: the block behind the last one; None: there is none.
-    """
-
-    start: int
-    end: int | None
+#: The rows in a range of blocks, from the first one up to one that is not in it (None: all that follow), and the name
+#: of the snapshot that they are read in (None: one of the reader's own).  Plain data, as it is stored.
+PageSplit = tuple[int, int | None, str | None]
 
 
 @attrs.frozen(kw_only=True)
@@ -129,9 +126,10 @@ class RowsSource(Source):
         names = ", ".join(quoted(name) for name, _ in shape.columns)
         query = f"SELECT {names} FROM {shape.sql_name}"  # noqa: S608 - names are quoted
         if split is not None and shape.kind in _WITH_BLOCKS:
-            query += f" WHERE ctid >= '({split.start},0)'::tid"
-            if split.end is not None:
-                query += f" AND ctid < '({split.end},0)'::tid"
+            start, end, _ = split
+            query += f" WHERE ctid >= '({start},0)'::tid"
+            if end is not None:
+                query += f" AND ctid < '({end},0)'::tid"
         return query, shape.columns
 
     def _columns_of_query(self, connection: Any) -> Columns:
@@ -156,15 +154,23 @@ class RowsSource(Source):
         return tuple((each.name, each.type_code) for each in result.description)
 
     def splits(self, desired: int) -> Sequence[PageSplit]:
-        """Ranges of blocks, of at least `PART_PAGES_MIN`; one of a query, or of a table that has no blocks."""
-        if self.is_query:
-            return [PageSplit(0, None)]
-        with self.session() as connection:
-            shape = table_shape(connection, self.table)
-        pages = max(shape.pages, 0) if shape.kind in _WITH_BLOCKS else 0
+        """Ranges of blocks, of at least `PART_PAGES_MIN`; one of a query, or of a table that has no blocks.
+
+        All are read in one snapshot, which this process holds until it is released.
+        """
+        session = self.session()
+        snapshot = hold_snapshot(self, session, _TRANSACTION)
+        pages = 0
+        if not self.is_query:
+            shape = table_shape(session, self.table)
+            pages = max(shape.pages, 0) if shape.kind in _WITH_BLOCKS else 0
         parts = max(1, min(desired, pages // PART_PAGES_MIN))
         starts = [pages * part // parts for part in range(parts)]
-        return [PageSplit(*each) for each in zip(starts, [*starts[1:], None], strict=True)]
+        return [(*each, snapshot) for each in zip(starts, [*starts[1:], None], strict=True)]
+
+    def release(self) -> None:
+        """Let go of the snapshot."""
+        let_go(self)
 
     def open(self, split: PageSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read a part from its row of this number on."""
@@ -189,6 +195,33 @@ class RowsSource(Source):
         )
 
 
+def settings_of(split: PageSplit) -> list[tuple[str, ...]]:
+    """The settings of a transaction that reads a part: in its snapshot, and, if that is gone, without.
+
+    Args:
+        split: the part.
+    """
+    snapshot = split[2]
+    if snapshot is None:
+        return [_TRANSACTION]
+    return [(*_TRANSACTION, f"SET TRANSACTION SNAPSHOT '{snapshot}'"), _TRANSACTION]
+
+
+def warn_of_other_snapshot(source: RowsSource, position: int) -> None:
+    """Log that a part is read in another snapshot than it was begun in.
+
+    Args:
+        source: that it is of.
+        position: how many of its rows were read before.
+    """
+    _LOG.warning(
+        "%s was to be read as it was when the job began, but the driver that held this moment is gone: a part of it is "
+        "read from its row %s on as it is now; rows that were changed meanwhile may be missing, or read twice",
+        source.table,
+        f"{position + 1:,}",
+    )
+
+
 class RowsReader(SourceReader):
     """Reads one part in one transaction.
 
@@ -196,14 +229,10 @@ class RowsReader(SourceReader):
         source: the source.
         split: the part.
         position: how many of its rows were read before.
-        snapshot: that another session has exported, to read in; None: one of its own.
     """
 
-    def __init__(
-        self, source: RowsSource, split: PageSplit, position: int, snapshot: str | None = None
-    ) -> None:
+    def __init__(self, source: RowsSource, split: PageSplit, position: int) -> None:
         self._source, self._split, self._position = source, split, position
-        self._snapshot = snapshot
         self._connection: Any = None
         self._rows: RowShape | None = None
         self._is_finished = False
@@ -233,11 +262,17 @@ class RowsReader(SourceReader):
 
     def _begin(self) -> None:
         self._connection = self._source.session()
-        self._connection.execute("BEGIN")
-        for setting in _TRANSACTION:
-            self._connection.execute(setting)
-        if self._snapshot is not None:
-            self._connection.execute(f"SET TRANSACTION SNAPSHOT '{self._snapshot}'".encode())
+        for settings in settings_of(self._split):
+            try:
+                self._connection.execute("BEGIN")
+                for setting in settings:
+                    self._connection.execute(setting.encode())
+                break
+            except Exception as error:
+                if error_code(error) not in SNAPSHOT_IS_GONE:
+                    raise
+                self._connection.execute("ROLLBACK")
+                warn_of_other_snapshot(self._source, self._position)
         query, columns = self._source.query(self._connection, self._split)
         self._rows = RowShape(self._source.form, columns, self._source.table)
         self._connection.execute(f"DECLARE read NO SCROLL CURSOR FOR {query}".encode())
@@ -318,7 +353,7 @@ class ColumnsReader(SourceReader):
 
     def _take(self, max_records: int) -> pa.RecordBatch | None:
         if self._query is None:
-            self._query = ColumnQuery(self._source.dsn, self._text, _TRANSACTION)
+            self._query = self._begun()
         while self._taken is None or not self._taken.num_rows:
             self._taken = self._query.next()
             if self._taken is None:
@@ -326,11 +361,22 @@ class ColumnsReader(SourceReader):
         taken, self._taken = self._taken.slice(0, max_records), self._taken.slice(max_records)
         return taken
 
+    def _begun(self) -> ColumnQuery:
+        *in_snapshot, without = settings_of(self._split)
+        for settings in in_snapshot:
+            try:
+                return ColumnQuery(self._source.dsn, self._text, settings)
+            except Exception as error:
+                if not is_refused(error) or error.sqlstate not in SNAPSHOT_IS_GONE:  # type: ignore[attr-defined]
+                    raise
+                warn_of_other_snapshot(self._source, self._position)
+        return ColumnQuery(self._source.dsn, self._text, without)
+
     def _one_by_one(self) -> RowsReader:
         assert self._query is not None
-        snapshot = self._query.snapshot()
+        start, end, _ = self._split
         self._taken = None
-        self._rows = RowsReader(self._source, self._split, self._position, snapshot)
+        self._rows = RowsReader(self._source, (start, end, self._query.snapshot()), self._position)
         return self._rows
 
     def _batch(self, rows: Sequence[Any], times_us: Sequence[int]) -> SourceBatch:

@@ -31,9 +31,9 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
     datetime (in UTC; without a zone for ``timestamp``), timedelta (a month is 30 days, a year 365), `UUID`, what is in
     json, and lists of these for arrays.  Values of other types are their text.  Generated columns are left out.
 
-    **Rows as they are now**: the input ends.  A table is read in parts at the same time, each in one transaction; a
-    query in one.  A part that is read again reads what is there then, so the table should stand still meanwhile; for a
-    query that also needs an ORDER BY.
+    **Rows as they are now**: the input ends.  A table is read in parts at the same time, a query in one, all in one
+    snapshot, which the driver holds until the run has ended.  Only where the driver dies a part is read on as the table
+    is then, which is logged.  A query needs an ORDER BY without ties, as a part is read again from a row's number.
 
     **Changes** (``changes=True``): the input has no end.  First come the rows, then what is inserted, replaced and
     deleted: a row that is replaced is retracted, and the new one is added.  Nothing is lost or doubled between the two,

@@ -11,6 +11,7 @@ from runners.batch.backfill.settings import backfill_settings
 from runners.batch.repeating import nondeterministic
 from runners.batch.runner import checked_spill_bytes
 from runners.batch.waves import run_waves
+from runners.core.stages.source_stage import release_sources
 from runners.errors import BackfillError, StoreRestartedError
 from runners.millwheel.control.backfill_progress import (
     BackfillState,
@@ -81,6 +82,7 @@ class Backfill:
         keeper = JobKeeper(self.job)
         with ExitStack() as until_loaded:
             until_loaded.callback(keeper.release)
+            until_loaded.callback(release_sources, graph)
             prepared = prepare(graph, self._stream.job, keeper.claim, look=look)
             while True:
                 if prepared.job.is_finished:

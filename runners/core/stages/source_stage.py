@@ -22,6 +22,7 @@ import numpy as np
 from dataflow.columns import IntColumn, RepeatedColumn
 from dataflow.errors import InputError
 from dataflow.exception_handling import FAILURES
+from dataflow.graph import PipelineGraph, Read
 from dataflow.metric_updates import RunningAs
 from dataflow.source import Source, SourceBatch, SplitStatus
 from runners.core.ground.bundle import Bundle
@@ -123,6 +124,17 @@ def checked_signs(batch: SourceBatch, source: Source, *, where: str) -> Sequence
             hint=f"override emits_retractions with True in class {type(source).__name__}",
         )
     return None
+
+
+def release_sources(graph: PipelineGraph) -> None:
+    """Have the sources of a pipeline let go of what they hold in the driver: its run has ended.
+
+    Args:
+        graph: the pipeline.
+    """
+    for node in graph.transforms:
+        if isinstance(node.operation, Read):
+            node.operation.source.release()
 
 
 class SourceStage:
