@@ -81,6 +81,8 @@ from dataflow.io.redis_streams.transform import ReadFromRedis
 from dataflow.io.sinks import Write
 from dataflow.io.text_lines import ReadFromText
 from dataflow.join_fn import JoinType
+from dataflow.lake.delta_sink import WriteToDelta
+from dataflow.lake.iceberg_sink import WriteToIceberg
 from dataflow.message_writes.nats import WriteToNats
 from dataflow.message_writes.redis import WriteToRedis
 from dataflow.metrics import (
@@ -423,6 +425,8 @@ __all__ = [
     "Write",
     "WriteToAvro",
     "WriteToCsv",
+    "WriteToDelta",
+    "WriteToIceberg",
     "WriteToJsonLines",
     "WriteToKafka",
     "WriteToNats",

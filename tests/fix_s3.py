@@ -1,25 +1,37 @@
 """An S3 service on this machine, of moto."""
 
 import itertools
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
+
+from tests.waiting import until
 
 _NAMES = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """The address of the service."""
-    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - it takes a second
+    """The address of the service, a process of its own: not every client lets other threads run while it waits."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            until(lambda: _answers(port), lambda: f"moto ended with {server.poll()}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.kill()
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        server.stop()
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 @pytest.fixture

@@ -173,6 +173,26 @@ class ColumnFormat(FileFormat):
         if self.sign is not None:
             yield self.sign, int, signs
 
+    def table(self, rows: Sequence[Sequence[Any]], signs: Sequence[int]) -> pa.Table:
+        """Rows as columns of Arrow.
+
+        Args:
+            rows: values of `types`.
+            signs: of the rows.
+
+        Raises:
+            SinkRefusedError: a value does not fit its column.
+        """
+        names, arrays = list[str](), list[Any]()
+        for name, kind, values in self.values(rows, signs):
+            try:
+                array = pa.array(values, arrow_type(kind))
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                raise _refused(name, kind, error) from error
+            names.append(name)
+            arrays.append(array)
+        return pa.Table.from_arrays(arrays, names=names)
+
 
 @attrs.frozen(kw_only=True)
 class ParquetFormat(ColumnFormat):
@@ -190,16 +210,8 @@ class ParquetFormat(ColumnFormat):
         Raises:
             SinkRefusedError: a value does not fit its column.
         """
-        names, arrays = list[str](), list[Any]()
-        for name, kind, values in self.values(rows, signs):
-            try:
-                array = pa.array(values, arrow_type(kind))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise _refused(name, kind, error) from error
-            names.append(name)
-            arrays.append(array)
         out = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_arrays(arrays, names=names), out, compression=self.compression)
+        pq.write_table(self.table(rows, signs), out, compression=self.compression)
         return bytes(out.getvalue())
 
 

@@ -378,7 +378,7 @@ class WriteToParquet(WriteToFiles):
         **options: Any,
     ) -> None:
         super().__init__(path, **options)
-        _check_types("WriteToParquet", columns, changelog)
+        check_types("WriteToParquet", columns, changelog)
         self._format = ParquetFormat(
             suffix=".parquet", types=dict(columns), compression=compression, sign=changelog
         )
@@ -416,7 +416,7 @@ class WriteToAvro(WriteToFiles):
     ) -> None:
         super().__init__(path, **options)
         require_fastavro("WriteToAvro")
-        _check_types("WriteToAvro", columns, changelog)
+        check_types("WriteToAvro", columns, changelog)
         self._format = AvroFormat(
             suffix=".avro", types=dict(columns), compression=compression, sign=changelog
         )
@@ -439,7 +439,17 @@ def _names(name: str, columns: Sequence[str], changelog: str | None) -> list[str
     return names
 
 
-def _check_types(name: str, columns: Mapping[str, ColumnType], changelog: str | None) -> None:
+def check_types(name: str, columns: Mapping[str, ColumnType], changelog: str | None) -> None:
+    """Check typed columns of a transform that writes.
+
+    Args:
+        name: of the transform, for messages.
+        columns: with their Python types.
+        changelog: the name of the column for signs; None: there is none.
+
+    Raises:
+        PipelineError: there are none, a name comes twice, or a type is unknown.
+    """
     _names(name, list(columns), changelog)
     for column, kind in columns.items():
         if not is_column_type(kind):

@@ -1,0 +1,184 @@
+"""WriteToDelta: rows into a table of Delta Lake, each exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dataflow.errors import PipelineError
+from dataflow.io.extras import require_deltalake
+from dataflow.io.sinks import Write
+from dataflow.lake.delta_table import DeltaPlace
+from dataflow.lake.delta_writer import DeltaWriter
+from dataflow.lake.table_format import LAKE_BATCHING, RowOf, TableFormat, table_format
+from dataflow.pipeline import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.sink import Batching, Lane, Sink, SinkWriter
+from dataflow.table import ColumnType, can_be_in_key, type_name
+from dataflow.transforms.par_do import Map
+
+
+@attrs.frozen(kw_only=True)
+class DeltaSink(Sink[Any]):
+    """A table of Delta Lake.
+
+    Attributes:
+        place: where it is.
+        file_format: its columns.
+        key: of which there is one row each; empty: rows are added.
+        is_retracted: whether the input retracts.
+        shards: how many lanes commit to it.
+        partition_by: columns by which its files are divided, if it is created.
+        configuration: of the table, if it is created.
+        how_large: how large batches are, and how long changes wait for that.
+    """
+
+    place: DeltaPlace
+    file_format: TableFormat
+    key: tuple[str, ...] = ()
+    is_retracted: bool = False
+    shards: int = 1
+    partition_by: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = attrs.field(factory=dict)
+    how_large: Batching = LAKE_BATCHING
+
+    @property
+    def lanes(self) -> int:
+        """The shards."""
+        return self.shards
+
+    @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Those of the table, without the sign."""
+        return self.file_format.columns
+
+    @property
+    def key_indexes(self) -> tuple[int, ...]:
+        """Where the columns of the key are in a row."""
+        names = list(self.columns)
+        return tuple(map(names.index, self.key))
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows have a key, or a sign."""
+        return bool(self.key) or self.file_format.sign is not None
+
+    @property
+    def batching(self) -> Batching:
+        """How large batches are."""
+        return self.how_large
+
+    def check(self) -> None:
+        """Check that the table can be reached, and that rows can be in it, if it is there.
+
+        Raises:
+            InputError: it cannot, or they cannot.
+        """
+        table = self.place.checked("WriteToDelta")
+        if table is not None:
+            self.file_format.check_fit(self.place.uri, self.place.schema(table))
+
+    def open(self, lane: Lane) -> SinkWriter:
+        """A writer of a lane."""
+        return DeltaWriter(self, lane)
+
+
+class WriteToDelta(PTransform[PCollection[Any], None]):
+    """Mappings, or named tuples, as rows of a Delta table; needs deltalake.
+
+    Elements go by way of an outbox, of which each batch becomes one commit of the table, with its number: after a
+    retry, a failure or a restart each row is there once.  A table that is missing is created with these columns.
+
+    Args:
+        table_uri: a folder of this machine, or an address: ``s3://bucket/table``.
+        columns: names with Python types, as for `WriteToParquet`, but no timedelta.
+        key: columns of which there is one row each: a later row replaces the earlier one, and a retraction deletes it.
+            Each batch then writes all files again that have such a row (``MERGE``).
+        changelog: the name of a further column with the sign of a change, +1 or -1.  Without this and ``key``, input
+            that retracts is refused.
+        shards: how many lanes commit independently; 1 with a key.
+        partition_by: columns by which files are divided, if the table is created.
+        batching: how large commits are, and how long rows wait for that.
+        storage_options: of the object store, as deltalake has them; None: the environment says.
+        configuration: properties of the table, if it is created, e.g. ``{"delta.enableChangeDataFeed": "true"}``.
+
+    Raises:
+        PipelineError: columns, key, changelog and shards do not suit each other; a column has an unknown type; the
+            input retracts, and there is neither key nor changelog; or deltalake is not installed.
+    """
+
+    def __init__(
+        self,
+        table_uri: str | Path,
+        *,
+        columns: Mapping[str, ColumnType],
+        key: Sequence[str] = (),
+        changelog: str | None = None,
+        shards: int = 1,
+        partition_by: Sequence[str] = (),
+        batching: Batching = LAKE_BATCHING,
+        storage_options: Mapping[str, str] | None = None,
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        require_deltalake("WriteToDelta")
+        key = (key,) if isinstance(key, str) else tuple(key)
+        _check(columns, key, changelog, shards, partition_by)
+        self._sink = DeltaSink(
+            place=DeltaPlace(uri=str(table_uri), options=storage_options),
+            file_format=table_format("WriteToDelta", columns, changelog),
+            key=key,
+            shards=shards,
+            partition_by=tuple(partition_by),
+            configuration=dict(configuration or {}),
+            how_large=batching,
+        )
+
+    def default_label(self) -> str:
+        """``WriteToDelta(address)``."""
+        return f"WriteToDelta({self._sink.place.uri})"
+
+    def expand(self, pcoll: PCollection[Any]) -> None:
+        """Make rows of elements, and write them.
+
+        Raises:
+            PipelineError: the input retracts, and there is neither key nor changelog.
+        """
+        rows = pcoll | "rows" >> Map(RowOf(self._sink.file_format))
+        is_retracted = bool(pcoll.node.retracted_by)
+        Write(attrs.evolve(self._sink, is_retracted=is_retracted)).expand(rows)
+
+
+def _check(
+    columns: Mapping[str, ColumnType],
+    key: Sequence[str],
+    changelog: str | None,
+    shards: int,
+    partition_by: Sequence[str],
+) -> None:
+    if shards < 1 or (key and shards > 1):
+        raise PipelineError(
+            f"WriteToDelta was given {shards} shards" + (" with a key" if key else ""),
+            hint="a merge writes files again, so two of them at a time refuse each other: leave shards out"
+            if key
+            else "give it at least one",
+        )
+    if key and changelog is not None:
+        raise PipelineError(
+            "WriteToDelta was given a key and changelog",
+            hint="a changelog has all changes of a row: leave the key out, or write a table without signs",
+        )
+    for name in (*key, *partition_by):
+        if name not in columns:
+            raise PipelineError(
+                f"WriteToDelta: there is no column {name!r}",
+                hint="name columns of columns= in key and partition_by",
+            )
+    for name in key:
+        if not can_be_in_key(columns[name]):
+            raise PipelineError(
+                f"WriteToDelta: column {name!r} is of type {type_name(columns[name])} and cannot be in the key",
+                hint="let the key have what identifies a row, e.g. a str or int",
+            )

@@ -1,0 +1,113 @@
+"""DeltaPlace: where a Delta table is, and how it is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+
+from dataflow.errors import InputError
+
+if TYPE_CHECKING:
+    from dataflow.lake.delta_sink import DeltaSink
+
+
+@attrs.frozen(kw_only=True)
+class DeltaPlace:
+    """A table by its address.
+
+    Attributes:
+        uri: a folder, or an address.
+        options: of the object store.
+    """
+
+    uri: str
+    options: Mapping[str, str] | None = None
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """The options, and that a service without encryption may be one, where the environment names such a one."""
+        if self.options is not None:
+            return dict(self.options)
+        if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+            return {"AWS_ALLOW_HTTP": "true"}
+        return None
+
+    def opened(self, version: int | None = None) -> Any:
+        """The table.
+
+        Args:
+            version: which one; None: the newest.
+
+        Raises:
+            TableNotFoundError: there is none.
+        """
+        from deltalake import DeltaTable  # noqa: PLC0415 - an extra
+
+        return DeltaTable(self.uri, version=version, storage_options=self.storage_options)
+
+    def found(self) -> Any:
+        """The table; None: there is none."""
+        # `DeltaTable.is_deltatable` would keep all other threads of the process waiting meanwhile.
+        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - an extra
+
+        try:
+            return self.opened()
+        except TableNotFoundError:
+            return None
+
+    def opened_or_created(self, sink: DeltaSink) -> Any:
+        """The table; where there is none, with the columns of what is to be written.
+
+        Args:
+            sink: that writes.
+        """
+        from deltalake import DeltaTable  # noqa: PLC0415 - an extra
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+        found = self.found()
+        if found is not None:
+            return found
+        try:
+            DeltaTable.create(
+                self.uri,
+                sink.file_format.schema,
+                mode="ignore",
+                partition_by=list(sink.partition_by) or None,
+                configuration=dict(sink.configuration),
+                storage_options=self.storage_options,
+            )
+        except DeltaError:
+            # Of two lanes that create it at once, one is too late.
+            if self.found() is None:
+                raise
+        return self.opened()
+
+    def schema(self, table: Any) -> pa.Schema:
+        """The columns of a table, as Arrow has them.
+
+        Args:
+            table: that was opened.
+        """
+        return pa.schema(table.schema().to_arrow())
+
+    def checked(self, name: str) -> Any:
+        """The table; None: there is none.
+
+        Args:
+            name: of the transform, for messages.
+
+        Raises:
+            InputError: nobody can say.
+        """
+        try:
+            return self.found()
+        except Exception as error:
+            raise InputError(
+                f"{name} does not reach the table {self.uri!r}",
+                detail=str(error),
+                hint="check the address, and the credentials, where the pipeline runs",
+            ) from error

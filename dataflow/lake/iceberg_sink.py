@@ -1,0 +1,122 @@
+"""WriteToIceberg: rows into a table of Apache Iceberg, each exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dataflow.io.extras import require_pyiceberg
+from dataflow.io.sinks import Write
+from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
+from dataflow.lake.iceberg_writer import IcebergWriter
+from dataflow.lake.table_format import LAKE_BATCHING, RowOf, TableFormat, table_format
+from dataflow.pipeline import PCollection
+from dataflow.ptransform import PTransform
+from dataflow.sink import Batching, Lane, Sink, SinkWriter
+from dataflow.table import ColumnType
+from dataflow.transforms.par_do import Map
+
+
+@attrs.frozen(kw_only=True)
+class IcebergSink(Sink[Any]):
+    """A table of Apache Iceberg.
+
+    One lane commits to it: each commit has the condition that nobody else has, so several would wait for each other.
+
+    Attributes:
+        place: where it is.
+        file_format: its columns.
+        properties: of the table, if it is created.
+        how_large: how large batches are, and how long changes wait for that.
+    """
+
+    place: IcebergPlace
+    file_format: TableFormat
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    how_large: Batching = LAKE_BATCHING
+
+    @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Those of the table, without the sign."""
+        return self.file_format.columns
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows have a sign."""
+        return self.file_format.sign is not None
+
+    @property
+    def batching(self) -> Batching:
+        """How large batches are."""
+        return self.how_large
+
+    def check(self) -> None:
+        """Check that the catalogue can be reached, and that rows can be in the table, if it is there.
+
+        Raises:
+            InputError: it cannot, or they cannot.
+        """
+        table = self.place.checked("WriteToIceberg")
+        if table is not None:
+            self.file_format.check_fit(self.place.table, self.place.schema(table))
+
+    def open(self, lane: Lane) -> SinkWriter:
+        """A writer of the lane."""
+        return IcebergWriter(self, lane)
+
+
+class WriteToIceberg(PTransform[PCollection[Any], None]):
+    """Mappings, or named tuples, as rows of an Iceberg table; needs pyiceberg.
+
+    Elements go by way of an outbox, of which each batch becomes one snapshot of the table, with its number: after a
+    retry, a failure or a restart each row is there once.  A table that is missing is created with these columns.
+
+    Args:
+        table: its name, with that of its namespace: ``shop.sales``.
+        catalog: properties of the catalogue, as pyiceberg has them, such as ``{"type": "sql", "uri":
+            "postgresql+psycopg://...", "warehouse": "s3://bucket/lake"}``; ``name`` is that of the catalogue.  They are
+            sent to the workers as they are, with secrets that are in them.
+        columns: names with Python types, as for `WriteToParquet`, but no timedelta.
+        changelog: the name of a further column with the sign of a change, +1 or -1.  None: input that retracts is
+            refused.
+        batching: how large snapshots are, and how long rows wait for that.
+        properties: of the table, if it is created.
+
+    Raises:
+        PipelineError: a column has an unknown type, or the table no namespace; the input retracts, and there is no
+            changelog; or pyiceberg is not installed.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        catalog: Mapping[str, str],
+        columns: Mapping[str, ColumnType],
+        changelog: str | None = None,
+        batching: Batching = LAKE_BATCHING,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        require_pyiceberg("WriteToIceberg")
+        check_table_name("WriteToIceberg", table)
+        self._sink = IcebergSink(
+            place=IcebergPlace(catalog=dict(catalog), table=table),
+            file_format=table_format("WriteToIceberg", columns, changelog),
+            properties=dict(properties or {}),
+            how_large=batching,
+        )
+
+    def default_label(self) -> str:
+        """``WriteToIceberg(table)``."""
+        return f"WriteToIceberg({self._sink.place.table})"
+
+    def expand(self, pcoll: PCollection[Any]) -> None:
+        """Make rows of elements, and write them.
+
+        Raises:
+            PipelineError: the input retracts, and there is no changelog.
+        """
+        rows = pcoll | "rows" >> Map(RowOf(self._sink.file_format))
+        Write(self._sink).expand(rows)

@@ -1,0 +1,134 @@
+"""IcebergWriter: the batches of one lane as snapshots of an Iceberg table, each with its number.
+
+A commit of Iceberg can have one condition that says what was read: that the branch is still at the snapshot that it was
+at.  Properties have none, so a commit of properties alone would shut nobody out.
+
+* The fence is a snapshot without rows, with the token as a property.  Whoever has looked at the table before it is
+  refused, as the branch is at another snapshot.
+* A batch is one commit: a snapshot with its rows, and the number, in the snapshot's summary for people, and as a
+  property of the table, as snapshots expire.
+* A commit that is refused because others have written is made again here: the table is read, the token and the number
+  are looked at, and only then the rows are appended.  pyiceberg would append them again without looking, and is told
+  not to.
+
+Iceberg specification, "Optimistic Concurrency"; REST catalogue, ``assert-ref-snapshot-id``.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dataflow.errors import SinkFencedError
+from dataflow.lake.iceberg_table import without_retries
+from dataflow.sink import Lane, SinkChange, SinkWriter
+
+if TYPE_CHECKING:
+    from dataflow.lake.iceberg_sink import IcebergSink
+
+#: How often a commit is tried before the relay takes over with its pauses, and how long it pauses before the second.
+_TRIES, _PAUSE_S = 6, 0.05
+
+
+class IcebergWriter(SinkWriter):
+    """Writes one lane.
+
+    Args:
+        sink: what is written.
+        lane: the lane.
+    """
+
+    def __init__(self, sink: IcebergSink, lane: Lane) -> None:
+        self._sink, self._lane, self._token = sink, lane, 0
+        self._token_name = f"dataflow.{lane.writer}.token"
+        self._number_name = f"dataflow.{lane.writer}.number"
+        self._catalog: Any = None
+
+    def fence(self, token: int) -> int:
+        """Commit the token, and read the number that the table had then.
+
+        Raises:
+            SinkFencedError: the table has this token, or a higher one.
+        """
+        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+
+        self._catalog = self._sink.place.loaded_catalog()
+        self._sink.place.opened_or_created(self._catalog, self._sink)
+        while True:
+            table = self._opened()
+            if _known(table, self._token_name) >= token:
+                raise self._fenced()
+            try:
+                self._commit(table, None, {self._token_name: str(token)}, {})
+                break
+            except CommitFailedException:
+                time.sleep(random.uniform(0, _PAUSE_S))
+        self._token = token
+        return _known(table, self._number_name)
+
+    def write(self, number: int, changes: Sequence[SinkChange]) -> None:
+        """Append the rows, with their number.
+
+        Raises:
+            SinkFencedError: another writer has the lane.
+            SinkRefusedError: the table does not take the rows.
+            Exception: nobody knows; the next writer asks.
+        """
+        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+
+        rows = self._sink.file_format.table_of(changes)
+        for left in reversed(range(_TRIES)):
+            table = self._opened()
+            if _known(table, self._token_name) != self._token:
+                raise self._fenced()
+            if _known(table, self._number_name) >= number:
+                return
+            schema = self._sink.place.schema(table)
+            fitted = self._sink.file_format.fitted(self._sink.place.table, rows, schema)
+            try:
+                self._commit(
+                    table,
+                    fitted,
+                    {self._number_name: str(number)},
+                    {"dataflow.lane": self._lane.title, "dataflow.number": str(number)},
+                )
+                return
+            except CommitFailedException:
+                if not left:
+                    raise
+                time.sleep(random.uniform(0, _PAUSE_S * (_TRIES - left)))
+
+    def close(self) -> None:
+        """Close the connections of the catalogue."""
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog.close()
+
+    def _opened(self) -> Any:
+        return without_retries(self._sink.place.opened(self._catalog))
+
+    def _commit(
+        self,
+        table: Any,
+        rows: pa.Table | None,
+        properties: Mapping[str, str],
+        summary: Mapping[str, str],
+    ) -> None:
+        """Commit a snapshot and properties, on the condition that the branch is where it was when it was opened."""
+        with table.transaction() as transaction:
+            transaction.set_properties(dict(properties))
+            transaction.append(
+                rows if rows is not None else self._sink.place.schema(table).empty_table(),
+                snapshot_properties=dict(summary),
+            )
+
+    def _fenced(self) -> SinkFencedError:
+        return SinkFencedError(f"{self._lane.title} was fenced by another writer")
+
+
+def _known(table: Any, name: str) -> int:
+    return int(table.metadata.properties.get(name, 0))

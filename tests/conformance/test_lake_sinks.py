@@ -1,0 +1,371 @@
+"""Tables of lakes keep the contract of a sink, and a writer that was fenced between its look and its commit is refused."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+import attrs
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import CommitFailedError
+from psycopg.conninfo import conninfo_to_dict
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+import dataflow as df
+from dataflow.errors import SinkFencedError
+from dataflow.lake.delta_sink import DeltaSink
+from dataflow.lake.delta_table import DeltaPlace
+from dataflow.lake.delta_writer import DeltaWriter
+from dataflow.lake.iceberg_sink import IcebergSink
+from dataflow.lake.iceberg_writer import IcebergWriter
+from dataflow.sink import Lane, SinkChange, SinkWriter
+from dataflow.testing.sink_contract import SinkContract, SinkUnderTest, lane_of
+
+_NAMES = itertools.count()
+TYPES = {"team": str, "At": datetime, "score": int, "paid": Decimal, "tags": list[str]}
+ROWS = [
+    (f"team {n}, ü", datetime(2026, 1, n, 1, 2, 3, 456789, tzinfo=UTC), n, Decimal(n), ["a", None])
+    for n in range(1, 11)
+]
+
+
+def sink_of(transform: Any) -> Any:
+    return transform._sink
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """What is there when the signs are applied."""
+    found = list[tuple[Any, ...]]()
+    rows = table.to_pylist()
+    for row in sorted(rows, key=lambda each: -each.get("sign", 1)):
+        value = (
+            row["team"],
+            row["At"].astimezone(UTC),
+            row["score"],
+            row["paid"].normalize(),
+            row["tags"],
+        )
+        if row.get("sign", 1) > 0:
+            found.append(value)
+        else:
+            found.remove(value)
+    return found
+
+
+def delta_rows(uri: str) -> list[tuple[Any, ...]]:
+    table = DeltaPlace(uri=uri).found()
+    return [] if table is None else rows_of(table.to_pyarrow_table())
+
+
+def iceberg_rows(catalog: dict[str, str], name: str) -> list[tuple[Any, ...]]:
+    with closing(load_catalog("dataflow", **catalog)) as loaded, suppress(NoSuchTableError):
+        return rows_of(loaded.load_table(name).scan().to_arrow())
+    return []
+
+
+class DeltaUnderTest(SinkContract):
+    """A table with a column for signs."""
+
+    rounds = 2
+    uri: Callable[[], str]
+    options: ClassVar[dict[str, Any]] = {"changelog": "sign"}
+    writer: Callable[[DeltaSink, Lane], SinkWriter] = DeltaWriter
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.uri = lambda: str(tmp_path / str(next(_NAMES)))
+
+    def make(self) -> SinkUnderTest:
+        uri = self.uri()
+        sink = sink_of(df.WriteToDelta(uri, columns=TYPES, **self.options))
+        return SinkUnderTest(
+            sink=sink,
+            values=ROWS,
+            read=lambda: delta_rows(uri),
+            open_writer=lambda lane: self.writer(sink, lane),
+            refused=(*ROWS[0][:2], 1 << 63, *ROWS[0][3:]),
+        )
+
+
+class IcebergUnderTest(SinkContract):
+    """A table with a column for signs, in a catalogue of SQLite."""
+
+    rounds = 2
+    folder: Path
+    writer: Callable[[IcebergSink, Lane], SinkWriter] = IcebergWriter
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    def catalog(self) -> dict[str, str]:
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{self.folder}/catalog.db",
+            "warehouse": f"file://{self.folder}/lake",
+        }
+
+    def make(self) -> SinkUnderTest:
+        catalog, name = self.catalog(), f"shop.sales{next(_NAMES)}"
+        sink = sink_of(df.WriteToIceberg(name, catalog=catalog, columns=TYPES, changelog="sign"))
+        return SinkUnderTest(
+            sink=sink,
+            values=ROWS,
+            read=lambda: iceberg_rows(catalog, name),
+            open_writer=lambda lane: self.writer(sink, lane),
+            refused=(*ROWS[0][:2], 1 << 63, *ROWS[0][3:]),
+        )
+
+
+class DeltaByKeyUnderTest(DeltaUnderTest):
+    """A table with one row for each key."""
+
+    options: ClassVar[dict[str, Any]] = {"key": ["team"]}
+
+    def make(self) -> SinkUnderTest:
+        under_test = super().make()
+        sink = attrs.evolve(under_test.sink, is_retracted=True)
+        return attrs.evolve(under_test, sink=sink, open_writer=lambda lane: self.writer(sink, lane))
+
+
+class TestDelta(DeltaUnderTest):
+    pass
+
+
+class TestDeltaByKey(DeltaByKeyUnderTest):
+    pass
+
+
+class TestIceberg(IcebergUnderTest):
+    pass
+
+
+@pytest.mark.slow
+class TestDeltaInS3(DeltaUnderTest):
+    """In an object store, by conditional puts."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, s3: Callable[[], str]) -> None:
+        bucket = s3()
+        self.uri = lambda: f"s3://{bucket}/{next(_NAMES)}"
+
+
+@pytest.mark.postgres
+class TestIcebergInPostgres(IcebergUnderTest):
+    """With a catalogue in Postgres, by the driver that is ours."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path, store_dsn: str) -> None:
+        query = conninfo_to_dict(store_dsn)
+        address = f"postgresql+psycopg:///?{urlencode(query)}"
+        self.catalog = lambda: {
+            "type": "sql",
+            "uri": address,
+            "warehouse": f"file://{tmp_path}/lake",
+        }
+
+
+def hooked(kind: type[Any]) -> type[Any]:
+    """A writer that calls once, before and after it commits."""
+
+    class Hooked(kind):  # type: ignore[misc]
+        def _commit(self, *arguments: Any) -> None:
+            self._around(super()._commit, *arguments)
+
+        def _commit_nothing(self, *arguments: Any) -> None:
+            self._around(super()._commit_nothing, *arguments)
+
+        def _around(self, commit: Callable[..., None], *arguments: Any) -> None:
+            before, self.before = self.before, lambda: None
+            before()
+            commit(*arguments)
+            after, self.after = self.after, lambda: None
+            after()
+
+        before = after = staticmethod(lambda: None)
+
+    return Hooked
+
+
+def changes(rows: Sequence[Any]) -> list[SinkChange]:
+    return [SinkChange(row, +1) for row in rows]
+
+
+def writers(contract: Any) -> tuple[SinkUnderTest, Any, Any]:
+    """Two writers of one lane, of which the first has fenced it and written a row."""
+    under_test = contract.make()
+    kind = hooked(contract.writer)
+    former, later = (under_test.sink, kind), (under_test.sink, kind)
+    one, other = (kind(sink, lane_of(0)) for sink, kind in (former, later))
+    assert one.fence(1) == 0
+    one.write(1, changes(ROWS[:1]))
+    return under_test, one, other
+
+
+def law_a_fence_between_look_and_commit_counts(contract: Any) -> None:
+    """Whether the new writer has written by then or not."""
+    for writes in (False, True):
+        under_test, former, later = writers(contract)
+
+        def take(later: Any = later, writes: bool = writes) -> None:  # noqa: FBT001
+            assert later.fence(2) == 1
+            if writes:
+                later.write(2, changes(ROWS[3:5]))
+
+        former.before = take
+        with pytest.raises(SinkFencedError):
+            former.write(2, changes(ROWS[1:3]))
+        assert sorted(under_test.read()) == [ROWS[0], *(ROWS[3:5] if writes else [])]
+
+
+def law_of_two_fences_the_higher_one_counts(contract: Any) -> None:
+    """Though the lower one looked before."""
+    _, _, later = writers(contract)
+    latest = type(later)(later._sink, lane_of(0))
+    later.before = lambda: latest.fence(3)
+    with pytest.raises(SinkFencedError):
+        later.fence(2)
+    latest.write(2, changes(ROWS[1:2]))
+
+
+def law_a_number_is_read_behind_the_fence(contract: Any) -> None:
+    """A former writer that writes while the fence is on its way is in it, or refused."""
+    under_test, former, later = writers(contract)
+    later.before = lambda: former.write(2, changes(ROWS[1:3]))
+    number = later.fence(2)
+    assert number == 2
+    assert sorted(under_test.read()) == ROWS[:3]
+
+
+def law_others_may_write(contract: Any) -> None:
+    """A program that knows nothing of numbers, between look and commit: each row is there once."""
+    under_test, writer, _ = writers(contract)
+    other = type(writer)(under_test.sink, Lane(writer="other", number=1, title="another"))
+    other.fence(1)
+    writer.before = lambda: other.write(1, changes(ROWS[5:6]))
+    with suppress(CommitFailedError):
+        writer.write(2, changes(ROWS[1:3]))
+    again = type(writer)(under_test.sink, lane_of(0))
+    if again.fence(9) == 1:
+        again.write(2, changes(ROWS[1:3]))
+    assert sorted(under_test.read()) == [*ROWS[:3], ROWS[5]]
+
+
+def law_an_answer_that_is_lost_is_known(contract: Any) -> None:
+    """Whoever asks next knows that the batch is there."""
+    under_test, writer, later = writers(contract)
+
+    def lose() -> None:
+        raise ConnectionError
+
+    writer.after = lose
+    with pytest.raises(ConnectionError):
+        writer.write(2, changes(ROWS[1:3]))
+    if later.fence(2) == 1:
+        later.write(2, changes(ROWS[1:3]))
+    assert sorted(under_test.read()) == ROWS[:3]
+
+
+LAWS = [
+    law_a_fence_between_look_and_commit_counts,
+    law_of_two_fences_the_higher_one_counts,
+    law_a_number_is_read_behind_the_fence,
+    law_others_may_write,
+    law_an_answer_that_is_lost_is_known,
+]
+
+
+def contract_of(kind: type[Any], folder: Path, writer: Any = None) -> Any:
+    contract = type("Contract", (kind,), {} if writer is None else {"writer": writer})()
+    contract.uri = lambda: str(folder / str(next(_NAMES)))
+    contract.folder = folder
+    return contract
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__[4:])
+@pytest.mark.parametrize("kind", [DeltaUnderTest, DeltaByKeyUnderTest, IcebergUnderTest])
+def test_writers_keep(kind: type[Any], law: Callable[[Any], None], tmp_path: Path) -> None:
+    law(contract_of(kind, tmp_path))
+
+
+class _FenceForgotten(DeltaWriter):
+    """A batch has its number, but not the token."""
+
+    def _transactions(self, number: int) -> dict[str, int]:
+        return {self._number_id: number}
+
+
+class _AsksFirst(DeltaWriter):
+    """The number is read before the fence."""
+
+    def fence(self, token: int) -> int:
+        self._table = self._sink.place.opened_or_created(self._sink)
+        number = self._known(self._number_id)
+        super().fence(token)
+        return number
+
+
+class _NumbersLater(DeltaWriter):
+    """The number is a commit of its own."""
+
+    def write(self, number: int, changes: Sequence[SinkChange]) -> None:
+        super().write(number, changes)
+        self._commit_nothing({self._number_id: number})
+
+    def _transactions(self, number: int) -> dict[str, int]:
+        return {self._token_id: self._token}
+
+
+class _Retries(IcebergWriter):
+    """pyiceberg commits again on top of what others have committed, as it does by default."""
+
+    def _opened(self) -> Any:
+        return self._sink.place.opened(self._catalog)
+
+
+class _FencesByProperty(IcebergWriter):
+    """The token is a property, and no snapshot says that it has changed."""
+
+    def _commit(self, table: Any, rows: Any, properties: Any, summary: Any) -> None:
+        if rows is not None:
+            super()._commit(table, rows, properties, summary)
+            return
+        with table.transaction() as transaction:
+            transaction.set_properties(dict(properties))
+
+
+class _NumberApart(IcebergWriter):
+    """The number is a commit of its own."""
+
+    def write(self, number: int, changes: Sequence[SinkChange]) -> None:
+        super().write(number, changes)
+        with self._opened().transaction() as transaction:
+            transaction.set_properties({self._number_name: str(number)})
+
+    def _commit(self, table: Any, rows: Any, properties: Any, summary: Any) -> None:
+        super()._commit(table, rows, {} if rows is not None else properties, summary)
+
+
+@pytest.mark.parametrize(
+    ("writer", "law"),
+    [
+        (_FenceForgotten, law_a_fence_between_look_and_commit_counts),
+        (_AsksFirst, law_a_number_is_read_behind_the_fence),
+        (_NumbersLater, law_an_answer_that_is_lost_is_known),
+        (_Retries, law_a_fence_between_look_and_commit_counts),
+        (_FencesByProperty, law_a_fence_between_look_and_commit_counts),
+        (_NumberApart, law_an_answer_that_is_lost_is_known),
+    ],
+)
+def test_broken_writers_are_found(
+    writer: type[Any], law: Callable[[Any], None], tmp_path: Path
+) -> None:
+    kind = DeltaUnderTest if issubclass(writer, DeltaWriter) else IcebergUnderTest
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        law(contract_of(kind, tmp_path, writer))

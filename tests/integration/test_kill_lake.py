@@ -1,0 +1,88 @@
+"""Kill whatever writes tables of lakes with -9: what their signs leave over, and the rows by key, are what they should be."""
+
+import os
+import random
+import sys
+from collections import Counter
+from contextlib import closing, suppress
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from tests.integration.test_kill_sinks import expected
+from tests.lake_job import ICEBERG_TABLE, catalog
+from tests.processes import descendants, in_a_group, kill, workers_of
+from tests.streaming_jobs import write_events
+from tests.waiting import until
+
+KILLS = ("driver", "worker", "everything", "driver")
+
+
+def net(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    found = Counter[tuple[Any, ...]]()
+    for row in table.to_pylist():
+        found[row["user"], row["start"].astimezone(UTC), row["total"]] += row.get("sign", 1)
+    return +found if min(found.values(), default=0) >= 0 else found
+
+
+def delta(uri: str) -> pa.Table:
+    with suppress(TableNotFoundError):
+        return DeltaTable(uri).to_pyarrow_table()
+    return pa.table({})
+
+
+def iceberg(store: str, folder: str) -> pa.Table:
+    loaded = load_catalog("dataflow", **catalog(store, folder))
+    with closing(loaded), suppress(NoSuchTableError):
+        return loaded.load_table(ICEBERG_TABLE).scan().to_arrow()
+    return pa.table({})
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_lake_tables_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
+    """Whoever dies and is started again: each row is there once, in each table."""
+    seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 1 << 32)
+    print(f"KILL_SEED={seed}")
+    chance = random.Random(seed)
+    path, log = write_events(tmp_path / "events.csv"), tmp_path / "job.log"
+    folder = str(tmp_path / "lake")
+    words = [sys.executable, "-m", "tests.lake_job", str(path), store_dsn, folder]
+    right = Counter((user, start, total) for (user, start), total in expected(path).items())
+
+    def written() -> tuple[int, int, int]:
+        tables = delta(f"{folder}/changes"), delta(f"{folder}/totals"), iceberg(store_dsn, folder)
+        return tuple(each.num_rows for each in tables)  # type: ignore[return-value]
+
+    plans = list(KILLS)
+    chance.shuffle(plans)
+    while plans:
+        with in_a_group(words, log) as family:
+            while plans:
+                before = written()
+                until(
+                    lambda before=before: all(  # type: ignore[misc]
+                        now > then for now, then in zip(written(), before, strict=True)
+                    ),
+                    log.read_text,
+                )
+                what = plans.pop()
+                if what == "worker":
+                    kill([chance.choice(workers_of(family))])
+                else:
+                    kill([*descendants(family), family] if what == "everything" else [family])
+                    break
+    with in_a_group(words, log) as family:
+        assert family.wait(600) == 0, log.read_text()
+    assert net(delta(f"{folder}/changes")) == right
+    assert net(delta(f"{folder}/totals")) == right
+    assert net(iceberg(store_dsn, folder)) == right
