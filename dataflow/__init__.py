@@ -82,7 +82,9 @@ from dataflow.io.sinks import Write
 from dataflow.io.text_lines import ReadFromText
 from dataflow.join_fn import JoinType
 from dataflow.lake.delta_sink import WriteToDelta
+from dataflow.lake.delta_source import ReadFromDelta
 from dataflow.lake.iceberg_sink import WriteToIceberg
+from dataflow.lake.iceberg_source import ReadFromIceberg
 from dataflow.message_writes.nats import WriteToNats
 from dataflow.message_writes.redis import WriteToRedis
 from dataflow.metrics import (
@@ -347,6 +349,8 @@ __all__ = [
     "ReadAllFromText",
     "ReadFromAvro",
     "ReadFromCsv",
+    "ReadFromDelta",
+    "ReadFromIceberg",
     "ReadFromJsonLines",
     "ReadFromKafka",
     "ReadFromNats",

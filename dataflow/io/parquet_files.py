@@ -6,6 +6,7 @@ decodes again what is before.  A row that cannot be handed over is set aside, an
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -215,13 +216,117 @@ def _group_ends(file: pq.ParquetFile) -> list[int]:
     return list(accumulate(file.metadata.row_group(group).num_rows for group in groups))
 
 
-class _ParquetReader(RecordReader):
+class ArrowReader(RecordReader):
+    """Makes batches of rows that come as columns of Arrow.
+
+    Args:
+        source: which columns are read, and as what.
+        began_us: when the input was divided; None: nothing depends on that.
+    """
+
+    def __init__(self, source: ParquetSource, began_us: int | None) -> None:
+        super().__init__(source, began_us)
+        self._source = source
+        self.reads_columns = source.is_columnar
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Where the next row is, for messages."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The columns that are elements."""
+
+    @property
+    @abstractmethod
+    def row_number(self) -> int:
+        """The number of the next row there, from 0."""
+
+    @abstractmethod
+    def take(self, max_records: int) -> pa.RecordBatch | None:
+        """The next rows, at least one and at most so many, as they are stored; None: there are none."""
+
+    def signs(self, rows: pa.RecordBatch) -> list[int] | None:
+        """The signs of rows; None: all are +1.
+
+        Args:
+            rows: that were taken.
+        """
+        del rows
+        return None
+
+    def read(self, max_records: int) -> SourceBatch:
+        """Rows as elements; where one of them fails, each is looked at alone."""
+        first, path = self.row_number + 1, self.path
+        rows = self.take(max_records)
+        if rows is None:
+            return self.batch((), ())
+        try:
+            elements, timestamps_us = self._converted(path, rows)
+            newest_us = self.newest_us(timestamps_us)
+        except Exception:  # noqa: BLE001 - which row it was, and what it was, is found one by one
+            return self._read_one_by_one(path, rows, first)
+        if newest_us is not None and self.is_ahead(newest_us):
+            return self._read_one_by_one(path, rows, first)
+        return self._signed(self.batch(elements, timestamps_us), self.signs(rows))
+
+    def newest_us(self, timestamps_us: Sequence[int]) -> int | None:
+        """The latest event time."""
+        if isinstance(timestamps_us, IntColumn) and len(timestamps_us):
+            return int(timestamps_us.array.max()) if self._source.has_event_times else None
+        return super().newest_us(timestamps_us)
+
+    def _converted(self, path: str, rows: pa.RecordBatch) -> tuple[Sequence[Any], Sequence[int]]:
+        elements = self._source.elements(path, self.names, rows)
+        return elements, self._source.times_us(path, rows, elements)
+
+    def _read_one_by_one(self, path: str, rows: pa.RecordBatch, first: int) -> SourceBatch:
+        values: list[Any] = []
+        timestamps_us: list[int] = []
+        set_aside: list[SetAside] = []
+        signs, kept = self.signs(rows), list[int]()
+        for index in range(rows.num_rows):
+            row = rows.slice(index, 1)
+            try:
+                (element,), (timestamp_us,) = self._converted(path, row)
+            except InputError as error:
+                set_aside.append(_set_aside(row, first + index, error))
+                continue
+            if self.ahead is not None and self.is_ahead(timestamp_us):
+                set_aside.append(self.ahead.set_aside(path, None, element, timestamp_us))
+                continue
+            values.append(element)
+            timestamps_us.append(timestamp_us)
+            kept.append(index)
+        batch = self.batch(values, timestamps_us, set_aside)
+        return self._signed(batch, signs and [signs[index] for index in kept])
+
+    def _signed(self, batch: SourceBatch, signs: Sequence[int] | None) -> SourceBatch:
+        return batch if signs is None else attrs.evolve(batch, signs=signs)
+
+
+def _set_aside(row: pa.RecordBatch, number: int, error: InputError) -> SetAside:
+    try:
+        (element,) = row.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException):
+        element = None
+    placed = InputError(
+        f"{error.fact}, in row {number}",
+        detail="; ".join(filter(None, [error.detail, f"row: {element!r}"])),
+        hint=f"{error.hint}; or go on without such rows: df.Pipeline(..., tries_per_record=1) keeps them as dead "
+        "letters",
+    )
+    return SetAside(error=placed, cause=error.__cause__ or error, element=element)
+
+
+class _ParquetReader(ArrowReader):
     def __init__(
         self, source: ParquetSource, split: ParquetSplit, position: tuple[int, int] | None
     ) -> None:
         super().__init__(source, split.began_us)
-        self._source, self._split = source, split
-        self.reads_columns = source.is_columnar
+        self._split = split
         self._group, self._row = (split.first_group, 0) if position is None else position
         if source.storage.size(split.path) != split.size_bytes:
             raise InputError(
@@ -242,6 +347,14 @@ class _ParquetReader(RecordReader):
         self._begin_group(self._row)
 
     @property
+    def path(self) -> str:
+        return self._split.path
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._names
+
+    @property
     def is_at_end(self) -> bool:
         return self._group >= self._split.end_group
 
@@ -249,29 +362,11 @@ class _ParquetReader(RecordReader):
     def position(self) -> tuple[int, int]:
         return self._group, self._row
 
-    def read(self, max_records: int) -> SourceBatch:
-        first = self._row_of_file() + 1
-        rows = self._take(max_records)
-        if rows is None:
-            return self.batch((), ())
-        try:
-            elements, timestamps_us = self._converted(rows)
-            newest_us = self.newest_us(timestamps_us)
-        except Exception:  # noqa: BLE001 - which row it was, and what it was, is found one by one
-            return self._read_one_by_one(rows, first)
-        if newest_us is not None and self.is_ahead(newest_us):
-            return self._read_one_by_one(rows, first)
-        return self.batch(elements, timestamps_us)
-
-    def newest_us(self, timestamps_us: Sequence[int]) -> int | None:
-        if isinstance(timestamps_us, IntColumn) and len(timestamps_us):
-            return int(timestamps_us.array.max()) if self._source.has_event_times else None
-        return super().newest_us(timestamps_us)
-
     def close(self) -> None:
         self._file.close(force=True)
 
-    def _row_of_file(self) -> int:
+    @property
+    def row_number(self) -> int:
         return (
             self._ends[self._group - 1] if 0 < self._group <= len(self._ends) else 0
         ) + self._row
@@ -314,7 +409,7 @@ class _ParquetReader(RecordReader):
             ) from None
         return self._rows
 
-    def _take(self, max_records: int) -> pa.RecordBatch | None:
+    def take(self, max_records: int) -> pa.RecordBatch | None:
         """The next rows of one row group, as they are in the file; None at the end."""
         if self.is_at_end:
             return None
@@ -326,44 +421,6 @@ class _ParquetReader(RecordReader):
             self._group, self._row = self._group + 1, 0
             self._begin_group(0)
         return taken
-
-    def _converted(self, rows: pa.RecordBatch) -> tuple[Sequence[Any], Sequence[int]]:
-        path = self._split.path
-        elements = self._source.elements(path, self._names, rows)
-        return elements, self._source.times_us(path, rows, elements)
-
-    def _read_one_by_one(self, rows: pa.RecordBatch, first: int) -> SourceBatch:
-        values: list[Any] = []
-        timestamps_us: list[int] = []
-        set_aside: list[SetAside] = []
-        for index in range(rows.num_rows):
-            row = rows.slice(index, 1)
-            try:
-                (element,), (timestamp_us,) = self._converted(row)
-            except InputError as error:
-                set_aside.append(self._set_aside(row, first + index, error))
-                continue
-            if self.ahead is not None and self.is_ahead(timestamp_us):
-                set_aside.append(
-                    self.ahead.set_aside(self._split.path, None, element, timestamp_us)
-                )
-                continue
-            values.append(element)
-            timestamps_us.append(timestamp_us)
-        return self.batch(values, timestamps_us, set_aside)
-
-    def _set_aside(self, row: pa.RecordBatch, number: int, error: InputError) -> SetAside:
-        try:
-            (element,) = row.to_pylist()
-        except (ValueError, OverflowError, pa.ArrowException):
-            element = None
-        placed = InputError(
-            f"{error.fact}, in row {number}",
-            detail="; ".join(filter(None, [error.detail, f"row: {element!r}"])),
-            hint=f"{error.hint}; or go on without such rows: df.Pipeline(..., tries_per_record=1) keeps them as dead "
-            "letters",
-        )
-        return SetAside(error=placed, cause=error.__cause__ or error, element=element)
 
 
 class ReadFromParquet(ReadFromFiles[T]):
@@ -445,34 +502,36 @@ class ReadFromParquet(ReadFromFiles[T]):
         )
         if event_time_unit is not None and (event_time_unit not in UNITS_US or column is None):
             raise PipelineError(
-                f"ReadFromParquet was given event_time_unit={event_time_unit!r}",
+                f"{type(self).__name__} was given event_time_unit={event_time_unit!r}",
                 hint=f"give one of {', '.join(map(repr, UNITS_US))}, with event_time= the name of a column",
             )
-        check_time_zone("ReadFromParquet", time_zone)
+        check_time_zone(type(self).__name__, time_zone)
         assert isinstance(self._source, ParquetSource)
         self._source = attrs.evolve(
             self._source,
             event_time=None if column is not None else self._source.event_time,
             row_type=rows,
-            fields=() if rows is None else parquet_fields(rows, "ReadFromParquet"),
-            columns=_checked_columns(rows, columns),
+            fields=() if rows is None else parquet_fields(rows, type(self).__name__),
+            columns=_checked_columns(type(self).__name__, rows, columns),
             time_column=column,
             unit_us=None if event_time_unit is None else UNITS_US[event_time_unit],
             time_zone=time_zone,
         )
 
 
-def _checked_columns(rows: type | None, columns: Sequence[str] | None) -> tuple[str, ...] | None:
+def _checked_columns(
+    name: str, rows: type | None, columns: Sequence[str] | None
+) -> tuple[str, ...] | None:
     if columns is None:
         return None
     if rows is not None:
         raise PipelineError(
-            "ReadFromParquet was given columns and rows",
+            f"{name} was given columns and rows",
             hint="leave columns out: the fields of the row type are the columns that are read",
         )
     if isinstance(columns, str) or not columns or len(set(columns)) != len(columns):
         raise PipelineError(
-            f"ReadFromParquet cannot read the columns {columns!r}",
+            f"{name} cannot read the columns {columns!r}",
             hint="give a list of names, at least one, and none twice",
         )
     return tuple(columns)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dataflow.errors import SinkFencedError, SinkRefusedError
-from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.keyed import net_rows
 from dataflow.sink import Lane, SinkChange, SinkWriter
 
@@ -127,7 +126,9 @@ class DeltaWriter(SinkWriter):
             (
                 self._table.merge(
                     fitted.append_column(_LEFT, left),
-                    predicate=" AND ".join(f"t.{_quoted(each)} = s.{_quoted(each)}" for each in sink.key),
+                    predicate=" AND ".join(
+                        f"t.{_quoted(each)} = s.{_quoted(each)}" for each in sink.key
+                    ),
                     source_alias="s",
                     target_alias="t",
                     commit_properties=_properties(transactions),

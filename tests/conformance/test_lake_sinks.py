@@ -213,7 +213,7 @@ def law_a_fence_between_look_and_commit_counts(contract: Any) -> None:
     for writes in (False, True):
         under_test, former, later = writers(contract)
 
-        def take(later: Any = later, writes: bool = writes) -> None:  # noqa: FBT001
+        def take(later: Any = later, writes: bool = writes) -> None:
             assert later.fence(2) == 1
             if writes:
                 later.write(2, changes(ROWS[3:5]))

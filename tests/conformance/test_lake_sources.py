@@ -1,0 +1,242 @@
+"""Tables of lakes are sources that keep the contract, by version and as they change."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import attrs
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+
+import dataflow as df
+from dataflow.lake.delta_source import DeltaSource
+from dataflow.lake.iceberg_source import NOTHING, IcebergSource
+from dataflow.lake.reading import Split
+from dataflow.source import Source
+from dataflow.testing.source_contract import SourceContract
+
+
+class Sale(NamedTuple):
+    shop: str
+    amount: int
+
+
+def table(*rows: tuple[str, int]) -> pa.Table:
+    shops, amounts = zip(*rows, strict=True)
+    return pa.table({"shop": shops, "amount": amounts})
+
+
+def sales(count: int, shop: str) -> list[tuple[str, int]]:
+    return [(shop, amount) for amount in range(count)]
+
+
+class LakeContract(SourceContract):
+    examples = 12
+    folder: Path
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "table"
+        self.write()
+
+    def write(self) -> None:
+        raise NotImplementedError
+
+
+class TestDeltaVersion(LakeContract):
+    """A version, of which some files are not there any more in the newest one."""
+
+    def write(self) -> None:
+        for count, shop in ((5, "a"), (3, "b"), (4, "b")):
+            write_deltalake(
+                self.folder, table(*sales(count, shop)), mode="append", partition_by=["shop"]
+            )
+        DeltaTable(self.folder).delete("shop = 'b'")
+
+    def make_source(self) -> Source:
+        return df.ReadFromDelta(self.folder, rows=Sale, version=2).source
+
+    def expected(self) -> Iterable[Any]:
+        return [Sale(*each) for each in [*sales(5, "a"), *sales(3, "b"), *sales(4, "b")]]
+
+
+class _DeltaFromTheStart(DeltaSource):
+    """A job that began when the table had its first version."""
+
+    def splits(self, desired: int) -> Sequence[Split]:
+        return [(0, 1, 0, None)]
+
+
+class DeltaChanges(LakeContract):
+    has_feed = False
+
+    def write(self) -> None:
+        feed = {"delta.enableChangeDataFeed": "true"} if self.has_feed else None
+        write_deltalake(self.folder, table(*sales(3, "a")), configuration=feed)
+        write_deltalake(self.folder, table(*sales(3, "b")), mode="append")
+        DeltaTable(self.folder).optimize.compact()
+        write_deltalake(self.folder, table(*sales(2, "c")), mode="append")
+
+    def make_source(self) -> Source:
+        source = df.ReadFromDelta(self.folder, rows=Sale, changes=True, poll=0).source
+        return _DeltaFromTheStart(**attrs.asdict(source, recurse=False))
+
+    def expected(self) -> Iterable[Any]:
+        return [Sale(*each) for each in [*sales(3, "a"), *sales(3, "b"), *sales(2, "c")]]
+
+
+class TestDeltaAppends(DeltaChanges):
+    """A table without a change feed, that is compacted."""
+
+
+class TestDeltaFeed(DeltaChanges):
+    """Rows are replaced and deleted."""
+
+    has_feed = True
+
+    def write(self) -> None:
+        super().write()
+        DeltaTable(self.folder).update({"amount": "amount + 10"}, predicate="amount > 0")
+        DeltaTable(self.folder).delete("shop = 'b' AND amount < 12")
+
+    def expected(self) -> Iterable[Any]:
+        return [
+            Sale("a", 0),
+            Sale("a", 11),
+            Sale("a", 12),
+            Sale("b", 12),
+            Sale("c", 0),
+            Sale("c", 11),
+        ]
+
+
+def read_all(source: Source) -> list[Any]:
+    (split,) = source.splits(1)
+    reader, found = source.open(split, None, fence=0), list[Any]()
+    for _ in range(10):
+        found.extend(reader.read(100).values)
+    return found
+
+
+def test_a_version_that_takes_rows_away_needs_a_feed(tmp_path: Path) -> None:
+    contract = TestDeltaAppends()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    DeltaTable(contract.folder).delete("shop = 'b'")
+    with pytest.raises(df.InputError, match="version 4 takes rows away"):
+        read_all(contract.make_source())
+
+
+@pytest.mark.parametrize("has_feed", [False, True])
+def test_a_version_that_is_gone_is_an_error_with_both_numbers(
+    tmp_path: Path, has_feed: bool
+) -> None:
+    contract = TestDeltaFeed() if has_feed else TestDeltaAppends()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    source = contract.make_source()
+    DeltaTable(contract.folder).create_checkpoint()
+    (contract.folder / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(df.InputError, match="version 1 is not there any more") as raised:
+        read_all(source)
+    assert "0" in raised.value.detail
+
+
+def test_files_that_were_vacuumed_are_an_error(tmp_path: Path) -> None:
+    contract = TestDeltaVersion()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    source = contract.make_source()
+    DeltaTable(contract.folder).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(df.InputError, match="cannot be read: version 2") as raised:
+        read_all(source)
+    assert "newest version is" in raised.value.detail
+
+
+class IcebergContract(LakeContract):
+    """A table that has been written to several times."""
+
+    catalog: dict[str, str]
+
+    def write(self) -> None:
+        self.catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{self.folder.parent}/catalog.db",
+            "warehouse": f"file://{self.folder}",
+        }
+        with closing(load_catalog("dataflow", **self.catalog)) as catalog:
+            catalog.create_namespace("shop")
+            self.fill(catalog.create_table("shop.sales", table(("", 0)).schema))
+
+    def fill(self, sales_table: Any) -> None:
+        for count, shop in ((5, "a"), (3, "b"), (4, "b")):
+            sales_table.append(table(*sales(count, shop)))
+
+    def expected(self) -> Iterable[Any]:
+        return [Sale(*each) for each in [*sales(5, "a"), *sales(3, "b"), *sales(4, "b")]]
+
+
+class TestIcebergSnapshot(IcebergContract):
+    """A snapshot that is not the newest one, with rows that were deleted."""
+
+    snapshot: int
+
+    def fill(self, sales_table: Any) -> None:
+        super().fill(sales_table)
+        sales_table.append(table(("z", 1), ("a", 99)))
+        sales_table.delete("amount = 99 OR shop = 'z'")
+        self.snapshot = sales_table.current_snapshot().snapshot_id
+        sales_table.delete("shop = 'b'")
+
+    def make_source(self) -> Source:
+        return df.ReadFromIceberg(
+            "shop.sales", catalog=self.catalog, rows=Sale, snapshot=self.snapshot
+        ).source
+
+
+class _IcebergFromTheStart(IcebergSource):
+    """A job that began when the table was empty."""
+
+    def splits(self, desired: int) -> Sequence[Split]:
+        return [(NOTHING, 1, 0, None)]
+
+
+class TestIcebergAppends(IcebergContract):
+    def make_source(self) -> Source:
+        source = df.ReadFromIceberg(
+            "shop.sales", catalog=self.catalog, rows=Sale, changes=True, poll=0
+        ).source
+        return _IcebergFromTheStart(**attrs.asdict(source, recurse=False))
+
+
+def test_a_snapshot_that_takes_rows_away_is_an_error(tmp_path: Path) -> None:
+    contract = TestIcebergAppends()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    with closing(load_catalog("dataflow", **contract.catalog)) as catalog:
+        catalog.load_table("shop.sales").delete("shop = 'b'")
+    with pytest.raises(df.InputError, match="is no append"):
+        read_all(contract.make_source())
+
+
+def test_a_snapshot_that_has_expired_is_an_error_where_it_was_to_be_read(tmp_path: Path) -> None:
+    contract = TestIcebergAppends()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    with closing(load_catalog("dataflow", **contract.catalog)) as catalog:
+        kept = catalog.load_table("shop.sales")
+        first, second, _ = (each.snapshot_id for each in kept.snapshots())
+        for each in (first, second):
+            kept.maintenance.expire_snapshots().by_id(each).commit()
+    source = contract.make_source()
+    assert sorted(read_all(source)) == sorted(contract.expected())
+    reader = source.open((NOTHING, 1, 0, None), (True, first, first, 0, 0), fence=0)
+    with pytest.raises(df.InputError, match=f"what follows snapshot {first} is not") as raised:
+        reader.read(1)
+    assert "oldest snapshot" in raised.value.detail
+    reader = source.open((NOTHING, 1, 0, None), (True, NOTHING, first, 0, 1), fence=0)
+    with pytest.raises(df.InputError, match=f"version {first} is not there any more"):
+        reader.read(1)
