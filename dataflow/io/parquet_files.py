@@ -106,9 +106,7 @@ class ParquetSource(FileSource):
             if low < high
         ] or [ParquetSplit(path, 0, 0, size, began_us)]
 
-    def open(
-        self, split: ParquetSplit, position: tuple[int, int] | None, *, fence: int
-    ) -> SourceReader:
+    def open(self, split: Any, position: Any | None, *, fence: int) -> SourceReader:
         """Read from a row group, and a row in it, on."""
         return _ParquetReader(self, split, position)
 

@@ -18,7 +18,7 @@ from dataflow.io.extras import require_deltalake
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_table import DeltaPlace
-from dataflow.lake.reading import SIGN, LakeSource, LakeTable
+from dataflow.lake.reading import SIGN, LakeSource, LakeTable, check_event_time
 from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
@@ -152,7 +152,7 @@ class DeltaTableReader(LakeTable):
         from pyarrow.fs import PyFileSystem  # noqa: PLC0415 - few read tables
 
         options = self._place.storage_options
-        return PyFileSystem(DeltaStorageHandler.from_table(self._newest._table, options))
+        return PyFileSystem(DeltaStorageHandler(self._newest.table_uri, options))
 
     def _dataset_of(self, version: int) -> dict[str, tuple[Any, Any]]:
         """The files of a version, by name."""
@@ -263,6 +263,8 @@ class ReadFromDelta(ReadFromParquet[T]):
                 "ReadFromDelta was given a version and changes",
                 hint="changes begin with the newest version: leave the version out",
             )
+        if changes:
+            check_event_time("ReadFromDelta", self._source)
         source = attrs.evolve(
             self._source,
             version=version,

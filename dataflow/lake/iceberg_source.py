@@ -16,7 +16,7 @@ from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_source import POLL
 from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
-from dataflow.lake.reading import LakeSource, LakeTable
+from dataflow.lake.reading import LakeSource, LakeTable, check_event_time
 from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
@@ -218,6 +218,8 @@ class ReadFromIceberg(ReadFromParquet[T]):
                 "ReadFromIceberg was given a snapshot and changes",
                 hint="changes begin with the snapshot that the table is at: leave the snapshot out",
             )
+        if changes:
+            check_event_time("ReadFromIceberg", self._source)
         self._source = attrs.evolve(
             self._source,
             version=snapshot,

@@ -16,7 +16,6 @@ Iceberg specification, "Optimistic Concurrency"; REST catalogue, ``assert-ref-sn
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -66,7 +65,7 @@ class IcebergWriter(SinkWriter):
                 self._commit(table, None, {self._token_name: str(token)}, {})
                 break
             except CommitFailedException:
-                time.sleep(random.uniform(0, _PAUSE_S))
+                time.sleep(_PAUSE_S)
         self._token = token
         return _known(table, self._number_name)
 
@@ -81,7 +80,7 @@ class IcebergWriter(SinkWriter):
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
         rows = self._sink.file_format.table_of(changes)
-        for left in reversed(range(_TRIES)):
+        for tried in range(1, _TRIES + 1):
             table = self._opened()
             if _known(table, self._token_name) != self._token:
                 raise self._fenced()
@@ -96,11 +95,12 @@ class IcebergWriter(SinkWriter):
                     {self._number_name: str(number)},
                     {"dataflow.lane": self._lane.title, "dataflow.number": str(number)},
                 )
-                return
             except CommitFailedException:
-                if not left:
+                if tried == _TRIES:
                     raise
-                time.sleep(random.uniform(0, _PAUSE_S * (_TRIES - left)))
+                time.sleep(_PAUSE_S * tried)
+            else:
+                return
 
     def close(self) -> None:
         """Close the connections of the catalogue."""

@@ -6,15 +6,15 @@ of a file, and a row in it.  Of changes the two versions are the same where none
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import InputError
+from dataflow.errors import InputError, PipelineError
+from dataflow.io.arrival import system_now_us
 from dataflow.io.parquet_files import ArrowReader, ParquetSource
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.errors import error_text
@@ -75,6 +75,24 @@ class LakeTable(ABC):
         """
 
 
+def check_event_time(name: str, source: ParquetSource) -> None:
+    """Check that a table that is followed says how far event time has come.
+
+    Args:
+        name: of the read, for messages.
+        source: how rows are read.
+
+    Raises:
+        PipelineError: it does not.
+    """
+    if source.has_event_times and source.max_disorder_us is None:
+        raise PipelineError(
+            f"{name} does not know how far event time has come",
+            detail="changes have no end to wait for",
+            hint="give how far event times go back, e.g. max_disorder=timedelta(minutes=5)",
+        )
+
+
 @attrs.frozen(kw_only=True)
 class LakeSource(ParquetSource):
     """Rows of a table of a lake.
@@ -84,12 +102,14 @@ class LakeSource(ParquetSource):
         follows: whether what changes from there on is read too, without an end.
         has_signs: whether changes have signs.
         poll_us: how often a table is looked at that has nothing new, in microseconds.
+        now_us: the clock, in microseconds.
     """
 
     version: int | None = None
     follows: bool = False
     has_signs: bool = False
     poll_us: int = 0
+    now_us: Callable[[], int] = system_now_us
 
     @abstractmethod
     def opened(self) -> LakeTable:
@@ -150,7 +170,7 @@ class LakeReader(ArrowReader):
         self._paths: list[str] = []
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._rows: pa.RecordBatch | None = None
-        self._looked_s: float | None = None
+        self._looked_us: int | None = None
         self._has_ended = False
         if not self._is_change:
             self._paths = self._table.files(version)[self._every]
@@ -222,7 +242,7 @@ class LakeReader(ArrowReader):
             self._done = self._current = found[0]
             found = self._table.changed_files(self._done)
         if found is None:
-            self._looked_s = time.monotonic()
+            self._looked_us = self._lake.now_us()
             return False
         version, self._paths = found
         if self._current not in (self._done, version):
@@ -231,14 +251,12 @@ class LakeReader(ArrowReader):
                 detail=f"what follows {self._done} is now {version}",
                 hint="keep versions for longer than the job may be away, or begin it anew with fresh=True",
             )
-        self._looked_s, self._current = None, version
+        self._looked_us, self._current = None, version
         return True
 
     def _is_to_look(self) -> bool:
-        return (
-            self._looked_s is None
-            or (time.monotonic() - self._looked_s) * 1_000_000 >= self._lake.poll_us
-        )
+        since_us = self._looked_us
+        return since_us is None or not 0 <= self._lake.now_us() - since_us < self._lake.poll_us
 
     def _decoded(self) -> pa.RecordBatch | None:
         """What is next of the file; None: its end."""

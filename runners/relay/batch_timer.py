@@ -20,6 +20,7 @@ class BatchTimer:
         self._has_looked = False
         self._since_ms: int | None = None
         self._look_ms = 0
+        self._is_measured = True
 
     def note_first_look(self, *, is_waiting: bool) -> None:
         """Note what the relay saw when it looked for the first time; later calls change nothing.
@@ -29,6 +30,7 @@ class BatchTimer:
         """
         if not self._has_looked and is_waiting:
             self._since_ms = self._clock.monotonic_ms() - self._delay_ms
+            self._is_measured = False
         self._has_looked = True
 
     def is_to_look(self) -> bool:
@@ -43,6 +45,12 @@ class BatchTimer:
             return False
         return self._clock.monotonic_ms() - self._since_ms >= self._delay_ms
 
+    def waited_ms(self) -> int | None:
+        """How long the first change that waits has been seen to wait; None: it was there before anybody looked."""
+        if not self._is_measured:
+            return None
+        return 0 if self._since_ms is None else self._clock.monotonic_ms() - self._since_ms
+
     def note_partial(self) -> None:
         """Note that something waits."""
         now_ms = self._clock.monotonic_ms()
@@ -52,4 +60,4 @@ class BatchTimer:
 
     def restart(self) -> None:
         """Note that nothing is known to wait: a batch was sent, or there was none."""
-        self._since_ms, self._look_ms = None, 0
+        self._since_ms, self._look_ms, self._is_measured = None, 0, True

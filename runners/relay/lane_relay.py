@@ -5,6 +5,7 @@ send the batch above it; a batch is deleted only when the sink has said that it 
 unknown it is not sent again: the lane is taken, fenced and asked anew.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 
 from dataflow.errors import SinkError, SinkFencedError
@@ -21,6 +22,8 @@ from runners.relay.outbox import (
     TakenLane,
     values_of,
 )
+
+_LOG = logging.getLogger(__name__)
 
 OpenWriter = Callable[[Sink[object], Lane], SinkWriter]
 
@@ -104,6 +107,7 @@ class LaneRelay:
         if batch is not None:
             self._writer.write(batch.number, self._changes(batch))
             self._delivered = batch.number
+            self._tell(batch)
         self._timer.restart()
         return 0 if batch is None else len(batch.rows)
 
@@ -117,6 +121,18 @@ class LaneRelay:
         if number not in possible:
             raise _other_number(lane, number)
         self._lane, self._delivered = lane, number
+
+    def _tell(self, batch: OutboxBatch) -> None:
+        """Say how old what is visible now was; only of sinks for which changes wait."""
+        if self._sink.batching.max_delay_ms:
+            waited_ms = self._timer.waited_ms()
+            _LOG.info(
+                "%s: batch %d with %d changes is written; the first of them had waited for %s",
+                self.place,
+                batch.number,
+                len(batch.rows),
+                "longer than this relay is there" if waited_ms is None else f"{waited_ms} ms",
+            )
 
     def _changes(self, batch: OutboxBatch) -> Sequence[SinkChange]:
         if self._sink.columns is not None:

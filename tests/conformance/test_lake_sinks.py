@@ -1,4 +1,4 @@
-"""Tables of lakes keep the contract of a sink, and a writer that was fenced between its look and its commit is refused."""
+"""Tables of lakes keep the contract of a sink; who was fenced between look and commit is refused."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -98,21 +98,20 @@ class IcebergUnderTest(SinkContract):
 
     rounds = 2
     folder: Path
+    database: str | None = None
     writer: Callable[[IcebergSink, Lane], SinkWriter] = IcebergWriter
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
 
-    def catalog(self) -> dict[str, str]:
-        return {
+    def make(self) -> SinkUnderTest:
+        catalog = {
             "type": "sql",
-            "uri": f"sqlite:///{self.folder}/catalog.db",
+            "uri": self.database or f"sqlite:///{self.folder}/catalog.db",
             "warehouse": f"file://{self.folder}/lake",
         }
-
-    def make(self) -> SinkUnderTest:
-        catalog, name = self.catalog(), f"shop.sales{next(_NAMES)}"
+        name = f"shop.sales{next(_NAMES)}"
         sink = sink_of(df.WriteToIceberg(name, catalog=catalog, columns=TYPES, changelog="sign"))
         return SinkUnderTest(
             sink=sink,
@@ -130,6 +129,7 @@ class DeltaByKeyUnderTest(DeltaUnderTest):
 
     def make(self) -> SinkUnderTest:
         under_test = super().make()
+        assert isinstance(under_test.sink, DeltaSink)
         sink = attrs.evolve(under_test.sink, is_retracted=True)
         return attrs.evolve(under_test, sink=sink, open_writer=lambda lane: self.writer(sink, lane))
 
@@ -164,11 +164,7 @@ class TestIcebergInPostgres(IcebergUnderTest):
     def _folder(self, tmp_path: Path, store_dsn: str) -> None:
         query = conninfo_to_dict(store_dsn)
         address = f"postgresql+psycopg:///?{urlencode(query)}"
-        self.catalog = lambda: {
-            "type": "sql",
-            "uri": address,
-            "warehouse": f"file://{tmp_path}/lake",
-        }
+        self.folder, self.database = tmp_path, address
 
 
 def hooked(kind: type[Any]) -> type[Any]:

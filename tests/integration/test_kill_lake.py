@@ -1,4 +1,4 @@
-"""Kill whatever writes tables of lakes with -9: what their signs leave over, and the rows by key, are what they should be."""
+"""Kill whatever writes tables of lakes with -9: what signs leave over, and rows by key, are as they should be."""
 
 import os
 import random
@@ -59,9 +59,9 @@ def test_lake_tables_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.lake_job", str(path), store_dsn, folder]
     right = Counter((user, start, total) for (user, start), total in expected(path).items())
 
-    def written() -> tuple[int, int, int]:
-        tables = delta(f"{folder}/changes"), delta(f"{folder}/totals"), iceberg(store_dsn, folder)
-        return tuple(each.num_rows for each in tables)  # type: ignore[return-value]
+    def written() -> list[int]:
+        tables = delta(f"{folder}/changes"), iceberg(store_dsn, folder)
+        return [each.num_rows for each in tables]
 
     plans = list(KILLS)
     chance.shuffle(plans)
