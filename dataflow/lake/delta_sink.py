@@ -12,78 +12,13 @@ from dataflow.errors import PipelineError
 from dataflow.io.extras import require_deltalake
 from dataflow.io.sinks import Write
 from dataflow.lake.delta_table import DeltaPlace
-from dataflow.lake.delta_writer import DeltaWriter
-from dataflow.lake.table_format import LAKE_BATCHING, RowOf, TableFormat, table_format
+from dataflow.lake.delta_writer import DeltaSink
+from dataflow.lake.table_format import LAKE_BATCHING, RowOf, table_format
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.sink import Batching, Lane, Sink, SinkWriter
+from dataflow.sink import Batching
 from dataflow.table import ColumnType, can_be_in_key, type_name
 from dataflow.transforms.par_do import Map
-
-
-@attrs.frozen(kw_only=True)
-class DeltaSink(Sink[Any]):
-    """A table of Delta Lake.
-
-    Attributes:
-        place: where it is.
-        file_format: its columns.
-        key: of which there is one row each; empty: rows are added.
-        is_retracted: whether the input retracts.
-        shards: how many lanes commit to it.
-        partition_by: columns by which its files are divided, if it is created.
-        configuration: of the table, if it is created.
-        how_large: how large batches are, and how long changes wait for that.
-    """
-
-    place: DeltaPlace
-    file_format: TableFormat
-    key: tuple[str, ...] = ()
-    is_retracted: bool = False
-    shards: int = 1
-    partition_by: tuple[str, ...] = ()
-    configuration: Mapping[str, str] = attrs.field(factory=dict)
-    how_large: Batching = LAKE_BATCHING
-
-    @property
-    def lanes(self) -> int:
-        """The shards."""
-        return self.shards
-
-    @property
-    def columns(self) -> Mapping[str, ColumnType]:
-        """Those of the table, without the sign."""
-        return self.file_format.columns
-
-    @property
-    def key_indexes(self) -> tuple[int, ...]:
-        """Where the columns of the key are in a row."""
-        names = list(self.columns)
-        return tuple(map(names.index, self.key))
-
-    @property
-    def takes_retractions(self) -> bool:
-        """Whether rows have a key, or a sign."""
-        return bool(self.key) or self.file_format.sign is not None
-
-    @property
-    def batching(self) -> Batching:
-        """How large batches are."""
-        return self.how_large
-
-    def check(self) -> None:
-        """Check that the table can be reached, and that rows can be in it, if it is there.
-
-        Raises:
-            InputError: it cannot, or they cannot.
-        """
-        table = self.place.checked("WriteToDelta")
-        if table is not None:
-            self.file_format.check_fit(self.place.uri, self.place.schema(table))
-
-    def open(self, lane: Lane) -> SinkWriter:
-        """A writer of a lane."""
-        return DeltaWriter(self, lane)
 
 
 class WriteToDelta(PTransform[PCollection[Any], None]):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import pyarrow as pa
 
 from dataflow.errors import InputError
-
-if TYPE_CHECKING:
-    from dataflow.lake.delta_sink import DeltaSink
 
 
 @attrs.frozen(kw_only=True)
@@ -59,14 +56,18 @@ class DeltaPlace:
         except TableNotFoundError:
             return None
 
-    def opened_or_created(self, sink: DeltaSink) -> Any:
-        """The table; where there is none, with the columns of what is to be written.
+    def opened_or_created(
+        self, schema: pa.Schema, partition_by: Sequence[str], configuration: Mapping[str, str]
+    ) -> Any:
+        """The table; where there is none, it is created.
 
         Args:
-            sink: that writes.
+            schema: its columns.
+            partition_by: those by which files are divided.
+            configuration: its properties.
         """
         from deltalake import DeltaTable  # noqa: PLC0415 - an extra
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - an extra
 
         found = self.found()
         if found is not None:
@@ -74,10 +75,10 @@ class DeltaPlace:
         try:
             DeltaTable.create(
                 self.uri,
-                sink.file_format.schema,
+                schema,
                 mode="ignore",
-                partition_by=list(sink.partition_by) or None,
-                configuration=dict(sink.configuration),
+                partition_by=list(partition_by) or None,
+                configuration=dict(configuration),
                 storage_options=self.storage_options,
             )
         except DeltaError:

@@ -1,4 +1,4 @@
-"""DeltaWriter: the batches of one lane as commits of a Delta table, each with its number.
+"""DeltaSink, and DeltaWriter: the batches of one lane as commits of a Delta table, each with its number.
 
 A commit of Delta can name transactions of applications: an id with a version, which the table keeps.  A lane has two,
 its token and its number.  The log refuses a commit if another one, behind the version of the table that it was made
@@ -15,20 +15,92 @@ Delta transaction log protocol, section "Transaction Identifiers".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import attrs
 import pyarrow as pa
 
 from dataflow.errors import SinkFencedError, SinkRefusedError
+from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.keyed import net_rows
-from dataflow.sink import Lane, SinkChange, SinkWriter
-
-if TYPE_CHECKING:
-    from dataflow.lake.delta_sink import DeltaSink
+from dataflow.lake.table_format import LAKE_BATCHING, TableFormat
+from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
+from dataflow.table import ColumnType
 
 #: The column of a merge's input that says whether a row is to be there: 1, or -1.
 _LEFT = "dataflow_left"
+
+
+@attrs.frozen(kw_only=True)
+class DeltaSink(Sink[Any]):
+    """A table of Delta Lake.
+
+    Attributes:
+        place: where it is.
+        file_format: its columns.
+        key: of which there is one row each; empty: rows are added.
+        is_retracted: whether the input retracts.
+        shards: how many lanes commit to it.
+        partition_by: columns by which its files are divided, if it is created.
+        configuration: of the table, if it is created.
+        how_large: how large batches are, and how long changes wait for that.
+    """
+
+    place: DeltaPlace
+    file_format: TableFormat
+    key: tuple[str, ...] = ()
+    is_retracted: bool = False
+    shards: int = 1
+    partition_by: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = attrs.field(factory=dict)
+    how_large: Batching = LAKE_BATCHING
+
+    @property
+    def lanes(self) -> int:
+        """The shards."""
+        return self.shards
+
+    @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Columns of the table, without the sign."""
+        return self.file_format.columns
+
+    @property
+    def key_indexes(self) -> tuple[int, ...]:
+        """Where the columns of the key are in a row."""
+        names = list(self.columns)
+        return tuple(map(names.index, self.key))
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows have a key, or a sign."""
+        return bool(self.key) or self.file_format.sign is not None
+
+    @property
+    def batching(self) -> Batching:
+        """How large batches are."""
+        return self.how_large
+
+    def check(self) -> None:
+        """Check that the table can be reached, and that rows can be in it, if it is there.
+
+        Raises:
+            InputError: it cannot, or they cannot.
+        """
+        table = self.place.checked("WriteToDelta")
+        if table is not None:
+            self.file_format.check_fit(self.place.uri, self.place.schema(table))
+
+    def opened_or_created(self) -> Any:
+        """The table; where there is none, it is created with these columns."""
+        return self.place.opened_or_created(
+            self.file_format.schema, self.partition_by, self.configuration
+        )
+
+    def open(self, lane: Lane) -> SinkWriter:
+        """A writer of a lane."""
+        return DeltaWriter(self, lane)
 
 
 class DeltaWriter(SinkWriter):
@@ -53,7 +125,7 @@ class DeltaWriter(SinkWriter):
         """
         from deltalake.exceptions import CommitFailedError  # noqa: PLC0415 - an extra
 
-        self._table = self._sink.place.opened_or_created(self._sink)
+        self._table = self._sink.opened_or_created()
         while True:
             if self._known(self._token_id) >= token:
                 raise self._fenced()
@@ -76,7 +148,7 @@ class DeltaWriter(SinkWriter):
             SinkRefusedError: the table does not take the rows.
             Exception: nobody knows; the next writer asks.
         """
-        from deltalake.exceptions import CommitFailedError, SchemaMismatchError  # noqa: PLC0415
+        from deltalake.exceptions import CommitFailedError, SchemaMismatchError  # noqa: PLC0415 - an extra
 
         self._table.update_incremental()
         if self._known(self._token_id) != self._token:

@@ -5,66 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from dataflow.io.extras import require_pyiceberg
 from dataflow.io.sinks import Write
 from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
-from dataflow.lake.iceberg_writer import IcebergWriter
-from dataflow.lake.table_format import LAKE_BATCHING, RowOf, TableFormat, table_format
+from dataflow.lake.iceberg_writer import IcebergSink
+from dataflow.lake.table_format import LAKE_BATCHING, RowOf, table_format
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
-from dataflow.sink import Batching, Lane, Sink, SinkWriter
+from dataflow.sink import Batching
 from dataflow.table import ColumnType
 from dataflow.transforms.par_do import Map
-
-
-@attrs.frozen(kw_only=True)
-class IcebergSink(Sink[Any]):
-    """A table of Apache Iceberg.
-
-    One lane commits to it: each commit has the condition that nobody else has, so several would wait for each other.
-
-    Attributes:
-        place: where it is.
-        file_format: its columns.
-        properties: of the table, if it is created.
-        how_large: how large batches are, and how long changes wait for that.
-    """
-
-    place: IcebergPlace
-    file_format: TableFormat
-    properties: Mapping[str, str] = attrs.field(factory=dict)
-    how_large: Batching = LAKE_BATCHING
-
-    @property
-    def columns(self) -> Mapping[str, ColumnType]:
-        """Those of the table, without the sign."""
-        return self.file_format.columns
-
-    @property
-    def takes_retractions(self) -> bool:
-        """Whether rows have a sign."""
-        return self.file_format.sign is not None
-
-    @property
-    def batching(self) -> Batching:
-        """How large batches are."""
-        return self.how_large
-
-    def check(self) -> None:
-        """Check that the catalogue can be reached, and that rows can be in the table, if it is there.
-
-        Raises:
-            InputError: it cannot, or they cannot.
-        """
-        table = self.place.checked("WriteToIceberg")
-        if table is not None:
-            self.file_format.check_fit(self.place.table, self.place.schema(table))
-
-    def open(self, lane: Lane) -> SinkWriter:
-        """A writer of the lane."""
-        return IcebergWriter(self, lane)
 
 
 class WriteToIceberg(PTransform[PCollection[Any], None]):

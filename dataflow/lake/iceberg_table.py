@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pyarrow as pa
 
 from dataflow.errors import InputError, PipelineError
-
-if TYPE_CHECKING:
-    from dataflow.lake.iceberg_sink import IcebergSink
 
 #: The property of a table that says how often a commit is made again on top of what others have committed.
 _RETRIES = "commit.retry.num-retries"
@@ -36,12 +33,15 @@ class IcebergPlace:
         properties = {key: value for key, value in self.catalog.items() if key != "name"}
         return load_catalog(self.catalog.get("name", "dataflow"), **properties)
 
-    def opened_or_created(self, catalog: Any, sink: IcebergSink) -> Any:
-        """The table; where there is none, with the columns of what is to be written.
+    def opened_or_created(
+        self, catalog: Any, schema: pa.Schema, properties: Mapping[str, str]
+    ) -> Any:
+        """The table; where there is none, it is created, and its namespace.
 
         Args:
             catalog: that has the table.
-            sink: that writes.
+            schema: its columns.
+            properties: of the table.
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
 
@@ -49,9 +49,7 @@ class IcebergPlace:
             return self.opened(catalog)
         except NoSuchTableError:
             catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
-            catalog.create_table_if_not_exists(
-                self.table, sink.file_format.schema, properties=dict(sink.properties)
-            )
+            catalog.create_table_if_not_exists(self.table, schema, properties=dict(properties))
             return self.opened(catalog)
 
     def opened(self, catalog: Any) -> Any:
@@ -94,7 +92,7 @@ class IcebergPlace:
 
 
 def without_retries(table: Any) -> Any:
-    """The same table, whose commits are not made again on top of what others have committed.
+    """A table whose commits are not made again on top of what others have committed.
 
     Only in memory: the property of the table is other writers' as well.
 

@@ -1,4 +1,4 @@
-"""IcebergWriter: the batches of one lane as snapshots of an Iceberg table, each with its number.
+"""IcebergSink, and IcebergWriter: the batches of one lane as snapshots of an Iceberg table, each with its number.
 
 A commit of Iceberg can have one condition that says what was read: that the branch is still at the snapshot that it was
 at.  Properties have none, so a commit of properties alone would shut nobody out.
@@ -18,19 +18,67 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import attrs
 import pyarrow as pa
 
 from dataflow.errors import SinkFencedError
-from dataflow.lake.iceberg_table import without_retries
-from dataflow.sink import Lane, SinkChange, SinkWriter
-
-if TYPE_CHECKING:
-    from dataflow.lake.iceberg_sink import IcebergSink
+from dataflow.lake.iceberg_table import IcebergPlace, without_retries
+from dataflow.lake.table_format import LAKE_BATCHING, TableFormat
+from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
+from dataflow.table import ColumnType
 
 #: How often a commit is tried before the relay takes over with its pauses, and how long it pauses before the second.
 _TRIES, _PAUSE_S = 6, 0.05
+
+
+@attrs.frozen(kw_only=True)
+class IcebergSink(Sink[Any]):
+    """A table of Apache Iceberg.
+
+    One lane commits to it: each commit has the condition that nobody else has, so several would wait for each other.
+
+    Attributes:
+        place: where it is.
+        file_format: its columns.
+        properties: of the table, if it is created.
+        how_large: how large batches are, and how long changes wait for that.
+    """
+
+    place: IcebergPlace
+    file_format: TableFormat
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    how_large: Batching = LAKE_BATCHING
+
+    @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Columns of the table, without the sign."""
+        return self.file_format.columns
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows have a sign."""
+        return self.file_format.sign is not None
+
+    @property
+    def batching(self) -> Batching:
+        """How large batches are."""
+        return self.how_large
+
+    def check(self) -> None:
+        """Check that the catalogue can be reached, and that rows can be in the table, if it is there.
+
+        Raises:
+            InputError: it cannot, or they cannot.
+        """
+        table = self.place.checked("WriteToIceberg")
+        if table is not None:
+            self.file_format.check_fit(self.place.table, self.place.schema(table))
+
+    def open(self, lane: Lane) -> SinkWriter:
+        """A writer of the lane."""
+        return IcebergWriter(self, lane)
 
 
 class IcebergWriter(SinkWriter):
@@ -56,7 +104,9 @@ class IcebergWriter(SinkWriter):
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
         self._catalog = self._sink.place.loaded_catalog()
-        self._sink.place.opened_or_created(self._catalog, self._sink)
+        self._sink.place.opened_or_created(
+            self._catalog, self._sink.file_format.schema, self._sink.properties
+        )
         while True:
             table = self._opened()
             if _known(table, self._token_name) >= token:

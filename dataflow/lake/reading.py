@@ -203,7 +203,7 @@ class LakeReader(ArrowReader):
         return self._is_change, self._done, self._current, self._file, self._row
 
     def signs(self, rows: pa.RecordBatch) -> list[int] | None:
-        """Those of changes; the table itself has none."""
+        """Signs of changes; the table itself has none."""
         if not self._lake.has_signs:
             return None
         if SIGN not in rows.schema.names:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataflow.errors import SinkError, SinkFencedError
 from dataflow.serialization import loads
 from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
+from dataflow.times import in_words
 from runners.core.ground.clock import Clock
 from runners.relay.batch_timer import BatchTimer
 from runners.relay.outbox import (
@@ -131,7 +132,9 @@ class LaneRelay:
                 self.place,
                 batch.number,
                 len(batch.rows),
-                "longer than this relay is there" if waited_ms is None else f"{waited_ms} ms",
+                "longer than this relay is there"
+                if waited_ms is None
+                else in_words(waited_ms * 1_000),
             )
 
     def _changes(self, batch: OutboxBatch) -> Sequence[SinkChange]:

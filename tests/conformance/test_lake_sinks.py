@@ -19,11 +19,9 @@ from pyiceberg.exceptions import NoSuchTableError
 
 import dataflow as df
 from dataflow.errors import SinkFencedError
-from dataflow.lake.delta_sink import DeltaSink
 from dataflow.lake.delta_table import DeltaPlace
-from dataflow.lake.delta_writer import DeltaWriter
-from dataflow.lake.iceberg_sink import IcebergSink
-from dataflow.lake.iceberg_writer import IcebergWriter
+from dataflow.lake.delta_writer import DeltaSink, DeltaWriter
+from dataflow.lake.iceberg_writer import IcebergSink, IcebergWriter
 from dataflow.sink import Lane, SinkChange, SinkWriter
 from dataflow.testing.sink_contract import SinkContract, SinkUnderTest, lane_of
 
@@ -301,7 +299,7 @@ class _AsksFirst(DeltaWriter):
     """The number is read before the fence."""
 
     def fence(self, token: int) -> int:
-        self._table = self._sink.place.opened_or_created(self._sink)
+        self._table = self._sink.opened_or_created()
         number = self._known(self._number_id)
         super().fence(token)
         return number

@@ -1,7 +1,8 @@
 """Tables of lakes are sources that keep the contract, by version and as they change."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from dataflow.lake.delta_source import DeltaSource
 from dataflow.lake.iceberg_source import NOTHING, IcebergSource
 from dataflow.lake.reading import Split
 from dataflow.source import Source
+from dataflow.testing import assert_that, equal_to
 from dataflow.testing.source_contract import SourceContract
 
 
@@ -111,6 +113,74 @@ class TestDeltaFeed(DeltaChanges):
             Sale("c", 0),
             Sale("c", 11),
         ]
+
+
+def test_what_is_written_is_read_and_an_answer_follows(tmp_path: Path) -> None:
+    """By pipelines: early answers are retracted, in one table by signs and in the other by key."""
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/lake",
+    }
+    columns = {"shop": str, "amount": int}
+    delta, by_key = tmp_path / "delta", tmp_path / "by_key"
+    with df.Pipeline() as p:
+        totals = (
+            p
+            | df.Create([("a", 1), ("b", 2), ("a", 4)])
+            | df.WindowInto(
+                df.GlobalWindows(),
+                trigger=df.AfterWatermark(early=df.Repeatedly(df.AfterCount(1))),
+                accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            )
+            | df.CombinePerKey(sum)
+            | df.Map(lambda pair: Sale(*pair))
+        )
+        totals | df.WriteToDelta(delta, columns=columns, changelog="sign")
+        totals | "by key" >> df.WriteToDelta(by_key, columns=columns, key="shop")
+        totals | df.WriteToIceberg(
+            "shop.totals", catalog=catalog, columns=columns, changelog="sign"
+        )
+        with pytest.raises(df.PipelineError, match="takes no retractions"):
+            totals | "refused" >> df.WriteToDelta(delta, columns=columns)
+    read: Any
+    for read, has_sign in (
+        (df.ReadFromDelta(delta), True),
+        (df.ReadFromDelta(by_key), False),
+        (df.ReadFromIceberg("shop.totals", catalog=catalog), True),
+    ):
+        with df.Pipeline() as p:
+            rows = (
+                p
+                | "read" >> read
+                | df.Map(lambda row: (row["shop"], row["amount"] * row.get("sign", 1)))
+            )
+            sums = rows | df.CombinePerKey(sum)
+            assert_that(sums, equal_to([("a", 5), ("b", 2)]))
+        assert has_sign == ("sign" in read.source.opened().schema.names)
+
+
+def test_arguments_that_do_not_suit_each_other_are_refused(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"shop": str, "amount": int}
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: df.WriteToDelta("t", columns={"for": timedelta}), "timedelta"),
+        (lambda: df.WriteToDelta("t", columns=columns, key=["shop"], shards=2), "2 shards"),
+        (lambda: df.WriteToDelta("t", columns=columns, key=["none"]), "no column 'none'"),
+        (lambda: df.WriteToIceberg("sales", catalog={}, columns=columns), "namespace"),
+        (lambda: df.ReadFromDelta("t", version=1, changes=True), "a version and changes"),
+        (lambda: df.ReadFromDelta("t", changes=True, event_time="at"), "how far event time"),
+    ]
+    for make, what in refused:
+        with pytest.raises(df.PipelineError, match=what):
+            make()
+    with pytest.raises(df.InputError, match="there is no Delta table"):
+        df.Pipeline() | df.ReadFromDelta(tmp_path)
+    write_deltalake(tmp_path, table(("a", 1)))
+    with (
+        pytest.raises(df.InputError, match="a column 'amount' of another type"),
+        df.Pipeline() as p,
+    ):
+        p | df.Create([]) | df.WriteToDelta(tmp_path, columns={"shop": str, "amount": list[int]})
 
 
 def read_all(source: Source) -> list[Any]:

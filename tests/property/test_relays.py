@@ -12,6 +12,7 @@ from dataflow.errors import SinkError, SinkFencedError
 from dataflow.serialization import dumps
 from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter, outbox_of
 from dataflow.testing.model_sink import ModelSink, ModelWriter, Outcome
+from dataflow.times import in_words
 from runners.core.tables.changelog import Rows
 from runners.relay.batch_timer import BatchTimer
 from runners.relay.lane_relay import LaneRelay
@@ -300,3 +301,26 @@ def test_a_timer_that_is_wrong_is_noticed(timer: type[BatchTimer]) -> None:
 
     with pytest.raises(AssertionError):
         law()
+
+
+def test_a_relay_says_how_long_what_it_has_written_had_waited(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of what was there before it came it does not know."""
+    caplog.set_level("INFO", "runners.relay")
+    clock, rows, sink = ManualClock(), Rows(), ModelSink(batching=LARGE)
+    place = LanePlace(job="job", sink="sink", outbox=outbox_of("outbox", sink), number=0)
+    outbox = MemoryOutbox("run", lambda _: rows)
+    relay = LaneRelay(outbox, sink, place, lambda _, lane: ModelWriter(sink, lane), clock)
+    rows[0] = (0, 1, dumps(0))
+    assert relay.step() == 1
+    assert "had waited for longer than this relay is there" in caplog.text
+    rows[1] = (0, 1, dumps(1))
+    assert relay.step() == 0
+    clock.advance(DELAY_MS)
+    assert relay.step() == 1
+    waited = in_words(DELAY_MS * 1_000)
+    assert (
+        f"batch 2 with 1 changes is written; the first of them had waited for {waited}"
+        in caplog.text
+    )

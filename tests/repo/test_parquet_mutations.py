@@ -55,7 +55,7 @@ def a_row_group_is_in_two_splits(patch: Patch) -> None:
 
 
 def what_is_decoded_and_left_over_is_dropped(patch: Patch) -> None:
-    take = _ParquetReader._take
+    take = _ParquetReader.take
 
     def dropping(self: _ParquetReader, max_records: int) -> Any:
         group, taken = self._group, take(self, max_records)
@@ -67,7 +67,7 @@ def what_is_decoded_and_left_over_is_dropped(patch: Patch) -> None:
                 self._begin_group(0)
         return taken
 
-    patch.setattr(_ParquetReader, "_take", dropping)
+    patch.setattr(_ParquetReader, "take", dropping)
 
 
 def a_missing_value_is_handed_over(patch: Patch) -> None:
