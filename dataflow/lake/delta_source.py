@@ -37,6 +37,9 @@ class DeltaTableReader(LakeTable):
 
     Args:
         place: of the table.
+
+    Raises:
+        InputError: it is not there, or is not reached.
     """
 
     def __init__(self, place: DeltaPlace) -> None:
@@ -201,7 +204,8 @@ class ReadFromDelta(ReadFromParquet[T]):
             one files that are appended are read, and a version that takes rows away is an error.
         poll: how often the table is looked at that has nothing new.
         storage_options: of the object store, as deltalake has them; None: the environment says.
-        rows, columns, event_time, event_time_unit, time_zone, max_disorder, max_ahead: as for `ReadFromParquet`.
+        max_ahead: as for `ReadFromParquet`.
+        options: rows, columns, event_time, event_time_unit, time_zone and max_disorder, as for `ReadFromParquet`.
 
     Raises:
         InputError: there is no such table or version, or no such column, or one of a type that does not fit: when the

@@ -29,6 +29,9 @@ class IcebergTableReader(LakeTable):
 
     Args:
         place: of the table.
+
+    Raises:
+        InputError: it is not there, or is not reached.
     """
 
     def __init__(self, place: IcebergPlace) -> None:
@@ -56,7 +59,11 @@ class IcebergTableReader(LakeTable):
         return sorted(self._tasks(version, None))
 
     def changed_files(self, done: int) -> tuple[int, list[str]] | None:
-        """What the next snapshot has appended; of the first one that is there, all that it has."""
+        """What the next snapshot has appended; of the first one that is there, all that it has.
+
+        Raises:
+            InputError: it is no append, or not there any more.
+        """
         following = self._following(done)
         if following is None:
             return None
@@ -155,7 +162,8 @@ class ReadFromIceberg(ReadFromParquet[T]):
         changes: whether the input has no end: the rows that are there when the job begins, and then what is appended.
             A snapshot that takes rows away is an error.
         poll: how often the table is looked at that has nothing new.
-        rows, columns, event_time, event_time_unit, time_zone, max_disorder, max_ahead: as for `ReadFromParquet`.
+        max_ahead: as for `ReadFromParquet`.
+        options: rows, columns, event_time, event_time_unit, time_zone and max_disorder, as for `ReadFromParquet`.
 
     Raises:
         InputError: there is no such table or snapshot, or no such column, or one of a type that does not fit: when the

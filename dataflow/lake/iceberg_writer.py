@@ -8,8 +8,8 @@ at.  Properties have none, so a commit of properties alone would shut nobody out
 * A batch is one commit: a snapshot with its rows, and the number, in the snapshot's summary for people, and as a
   property of the table, as snapshots expire.
 * A commit that is refused because others have written is made again here: the table is read, the token and the number
-  are looked at, and only then the rows are appended.  pyiceberg would append them again without looking, and is told
-  not to.
+  are looked at, and only then the rows are appended.  pyiceberg would append them again without looking, so its
+  retries are switched off.
 
 Iceberg specification, "Optimistic Concurrency"; REST catalogue, ``assert-ref-snapshot-id``.
 """

@@ -108,7 +108,7 @@ class LaneRelay:
         if batch is not None:
             self._writer.write(batch.number, self._changes(batch))
             self._delivered = batch.number
-            self._tell(batch)
+            self._report(batch)
         self._timer.restart()
         return 0 if batch is None else len(batch.rows)
 
@@ -123,8 +123,8 @@ class LaneRelay:
             raise _other_number(lane, number)
         self._lane, self._delivered = lane, number
 
-    def _tell(self, batch: OutboxBatch) -> None:
-        """Say how old what is visible now was; only of sinks for which changes wait."""
+    def _report(self, batch: OutboxBatch) -> None:
+        """Log how old what is visible now was; only of sinks for which changes wait."""
         if self._sink.batching.max_delay_ms:
             waited_ms = self._timer.waited_ms()
             _LOG.info(

@@ -28,7 +28,13 @@ from dataflow.testing.sink_contract import SinkContract, SinkUnderTest, lane_of
 _NAMES = itertools.count()
 TYPES = {"team": str, "At": datetime, "score": int, "paid": Decimal, "tags": list[str]}
 ROWS = [
-    (f"team {n}, ü", datetime(2026, 1, n, 1, 2, 3, 456789, tzinfo=UTC), n, Decimal(n), ["a", None])
+    (
+        f"team {n}, ü",
+        datetime(2026, 1, n, 1, 2, 3, 456789, tzinfo=UTC),
+        n,
+        n + Decimal("0.5"),
+        ["a", None],
+    )
     for n in range(1, 11)
 ]
 

@@ -303,7 +303,7 @@ def test_a_timer_that_is_wrong_is_noticed(timer: type[BatchTimer]) -> None:
         law()
 
 
-def test_a_relay_says_how_long_what_it_has_written_had_waited(
+def test_a_relay_logs_how_long_what_it_has_written_had_waited(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Of what was there before it came it does not know."""
