@@ -15,8 +15,8 @@ from pyiceberg.catalog import load_catalog
 import dataflow as df
 from dataflow.lake.delta_source import DeltaSource
 from dataflow.lake.iceberg_source import NOTHING, IcebergSource
-from dataflow.lake.reading import Split
-from dataflow.source import Source
+from dataflow.lake.reading import LakeReader, Position, Split
+from dataflow.source import Source, SourceReader
 from dataflow.testing import assert_that, equal_to
 from dataflow.testing.source_contract import SourceContract
 
@@ -36,7 +36,8 @@ def sales(count: int, shop: str) -> list[tuple[str, int]]:
 
 
 class LakeContract(SourceContract):
-    examples = 12
+    examples = 8
+    splits_max = 2
     folder: Path
 
     @pytest.fixture(autouse=True)
@@ -74,6 +75,7 @@ class _DeltaFromTheStart(DeltaSource):
 
 class DeltaChanges(LakeContract):
     has_feed = False
+    kind: type[DeltaSource] = _DeltaFromTheStart
 
     def write(self) -> None:
         feed = {"delta.enableChangeDataFeed": "true"} if self.has_feed else None
@@ -84,7 +86,7 @@ class DeltaChanges(LakeContract):
 
     def make_source(self) -> Source:
         source = df.ReadFromDelta(self.folder, rows=Sale, changes=True, poll=0).source
-        return _DeltaFromTheStart(**attrs.asdict(source, recurse=False))
+        return self.kind(**attrs.asdict(source, recurse=False))
 
     def expected(self) -> Iterable[Any]:
         return [Sale(*each) for each in [*sales(3, "a"), *sales(3, "b"), *sales(2, "c")]]
@@ -181,6 +183,39 @@ def test_arguments_that_do_not_suit_each_other_are_refused(tmp_path: Path) -> No
         df.Pipeline() as p,
     ):
         p | df.Create([]) | df.WriteToDelta(tmp_path, columns={"shop": str, "amount": list[int]})
+
+
+class _ForgetsRows(LakeReader):
+    """Positions are of files."""
+
+    @property
+    def position(self) -> Position:
+        return (*super().position[:4], 0)
+
+
+class _GuessesTheNext(LakeReader):
+    """What was being read is taken for read."""
+
+    @property
+    def position(self) -> Position:
+        is_change, _, current, *_ = super().position
+        return is_change, current, current, 0, 0
+
+
+@pytest.mark.parametrize("reader", [_ForgetsRows, _GuessesTheNext])
+def test_the_contract_rejects(reader: type[LakeReader], tmp_path: Path) -> None:
+    class Broken(_DeltaFromTheStart):
+        def open(self, split: Split, position: Any, *, fence: int) -> SourceReader:
+            return reader(self, split, position)
+
+    class Contract(DeltaChanges):
+        kind = Broken
+
+    contract = Contract()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    with pytest.raises((AssertionError, df.InputError)):
+        contract.test_it_goes_on_behind_any_record()
 
 
 def read_all(source: Source) -> list[Any]:
