@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -86,3 +86,39 @@ def test_lake_tables_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
     assert net(delta(f"{folder}/changes")) == right
     assert net(delta(f"{folder}/totals")) == right
     assert net(iceberg(store_dsn, folder)) == right
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_table_that_changes_is_followed_over_kills(store_dsn: str, tmp_path: Path) -> None:
+    """Rows are added, replaced and deleted while the stream runs, dies and is run again."""
+    source, target, log = str(tmp_path / "sales"), str(tmp_path / "totals"), tmp_path / "job.log"
+    words = [sys.executable, "-m", "tests.lake_reads_job", store_dsn, source, target]
+
+    def append(number: int) -> None:
+        rows = [{"shop": f"shop {each % 7}", "amount": each + number} for each in range(100)]
+        feed = {"delta.enableChangeDataFeed": "true"}
+        write_deltalake(source, pa.Table.from_pylist(rows), mode="append", configuration=feed)
+
+    def is_followed() -> bool:
+        right = Counter[str]()
+        for row in delta(source).to_pylist():
+            right[row["shop"]] += row["amount"]
+        found = delta(target).to_pylist()
+        return {each["shop"]: each["total"] for each in found} == dict(right)
+
+    append(0)
+    for run in range(2):
+        with in_a_group(words, log) as family:
+            until(is_followed, log.read_text)
+            append(10 + run)
+            kill(workers_of(family)[:1])
+            DeltaTable(source).update({"amount": "amount * 2"}, predicate=f"amount > {60 + run}")
+            DeltaTable(source).delete(f"shop = 'shop {run}'")
+            until(is_followed, log.read_text)
+            append(20 + run)
+            kill([*descendants(family), family])
+    with in_a_group(words, log):
+        until(is_followed, log.read_text)
