@@ -180,7 +180,7 @@ def test_parts_are_of_one_moment(
     source.release()
     source.release()
     assert read_all() == [row["n"] for row in expected_rows() if row["n"] <= 500]
-    assert "the driver that held this moment is gone" in caplog.text
+    assert "the driver whose snapshot that was is gone" in caplog.text
 
 
 def test_event_times_are_those_of_the_rows(numbers: str) -> None:

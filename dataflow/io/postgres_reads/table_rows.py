@@ -21,7 +21,7 @@ from dataflow.io.postgres_reads.column_rows import (
     rows_of,
 )
 from dataflow.io.postgres_reads.connection import connect, error_code, is_lost, quoted, raw_rows
-from dataflow.io.postgres_reads.held_snapshots import hold_snapshot, let_go
+from dataflow.io.postgres_reads.exported_snapshots import export_snapshot, release_snapshots
 from dataflow.io.postgres_reads.row_form import Columns, RowForm
 from dataflow.io.postgres_reads.rows import RowShape
 from dataflow.io.postgres_reads.table import table_shape
@@ -159,7 +159,7 @@ class RowsSource(Source):
         All are read in one snapshot, which this process holds until it is released.
         """
         session = self.session()
-        snapshot = hold_snapshot(self, session, _TRANSACTION)
+        snapshot = export_snapshot(self, session, _TRANSACTION)
         pages = 0
         if not self.is_query:
             shape = table_shape(session, self.table)
@@ -169,8 +169,8 @@ class RowsSource(Source):
         return [(*each, snapshot) for each in zip(starts, [*starts[1:], None], strict=True)]
 
     def release(self) -> None:
-        """Let go of the snapshot."""
-        let_go(self)
+        """Release the snapshot."""
+        release_snapshots(self)
 
     def open(self, split: PageSplit, position: int | None, *, fence: int) -> SourceReader:
         """Read a part from its row of this number on."""
@@ -215,7 +215,7 @@ def warn_of_other_snapshot(source: RowsSource, position: int) -> None:
         position: how many of its rows were read before.
     """
     _LOG.warning(
-        "%s was to be read as it was when the job began, but the driver that held this moment is gone: a part of it is "
+        "%s was to be read as it was when the job began, but the driver whose snapshot that was is gone: a part is "
         "read from its row %s on as it is now; rows that were changed meanwhile may be missing, or read twice",
         source.table,
         f"{position + 1:,}",
