@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from dataflow.columns import IntColumn, Rows
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import ArrivalTime
+from dataflow.io.arrow_columns import ArrowField, Columns, arrow_fields, check_time_zone
 from dataflow.io.files import UNITS_US, FileSource, Paths, ReadFromFiles, never_called
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
-from dataflow.io.parquet_columns import Columns, ParquetField, check_time_zone, parquet_fields
 from dataflow.io.record_reader import RecordReader, event_times_us
 from dataflow.record_ids import RecordIds
 from dataflow.set_aside import SetAside
@@ -66,7 +66,7 @@ class ParquetSource(FileSource):
     """
 
     row_type: Any = None
-    fields: tuple[ParquetField, ...] = ()
+    fields: tuple[ArrowField, ...] = ()
     columns: tuple[str, ...] | None = None
     time_column: str | None = None
     unit_us: int | None = None
@@ -509,7 +509,7 @@ class ReadFromParquet(ReadFromFiles[T]):
             self._source,
             event_time=None if column is not None else self._source.event_time,
             row_type=rows,
-            fields=() if rows is None else parquet_fields(rows, type(self).__name__),
+            fields=() if rows is None else arrow_fields(rows, type(self).__name__),
             columns=_checked_columns(type(self).__name__, rows, columns),
             time_column=column,
             unit_us=None if event_time_unit is None else UNITS_US[event_time_unit],

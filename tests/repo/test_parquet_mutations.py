@@ -12,9 +12,9 @@ import pytest
 
 import dataflow as df
 from dataflow.io import parquet_files
+from dataflow.io.arrow_columns import Columns
 from dataflow.io.json_values import JsonLinesSource
 from dataflow.io.packing import Unpacked
-from dataflow.io.parquet_columns import Columns
 from dataflow.io.parquet_files import ParquetSource, _ParquetReader
 from dataflow.testing.source_laws import BrokenRuleError, ReadStep, check_splits
 

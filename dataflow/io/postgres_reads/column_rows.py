@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dataflow.columns import ARROW_TYPES, IntColumn, Rows
 from dataflow.errors import PipelineError
-from dataflow.io.parquet_columns import Columns, ParquetField, parquet_fields
+from dataflow.io.arrow_columns import ArrowField, Columns, arrow_fields
 from dataflow.io.postgres_reads.connection import conninfo_of
 from dataflow.io.postgres_reads.row_form import Columns as Types
 from dataflow.io.postgres_reads.row_form import RowForm
@@ -53,7 +53,7 @@ class ColumnForm:
     """
 
     row_type: type
-    fields: tuple[ParquetField, ...]
+    fields: tuple[ArrowField, ...]
     time_column: str | None
 
     @property
@@ -90,7 +90,7 @@ def _column_form(form: RowForm, columns: Types, kinds_of: Mapping[int, type]) ->
     if form.row_type is None or callable(form.event_time):
         return None
     try:
-        fields = parquet_fields(form.row_type, "ReadFromPostgres")
+        fields = arrow_fields(form.row_type, "ReadFromPostgres")
     except PipelineError:  # a dataclass, or fields of other types: they are rows
         return None
     kinds = {name: kinds_of.get(oid) for name, oid in columns}

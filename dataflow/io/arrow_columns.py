@@ -1,7 +1,7 @@
-"""Columns of Parquet files as columns of rows: which types fit which fields, and how their values become ours.
+"""Columns of Arrow as columns of rows: which types fit which fields, and how their values become ours.
 
 Integers and floats of any width fit ours, instants of any unit are microseconds (digits below are dropped), and what
-does not fit is found when a file is opened, but for single values, which are found when they are read.
+does not fit is found when what has them is opened, but for single values, which are found when they are read.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _FITS: dict[Any, Callable[[pa.DataType], bool]] = {
 
 
 @attrs.frozen
-class ParquetField:
+class ArrowField:
     """A field of a row type, and what is taken for it: ``kind`` is a class, such as list of ``list[int]``."""
 
     name: str
@@ -93,7 +93,7 @@ class ParquetField:
         return self.kind in ARROW_TYPES
 
 
-def parquet_fields(row_type: Any, name: str) -> tuple[ParquetField, ...]:
+def arrow_fields(row_type: Any, name: str) -> tuple[ArrowField, ...]:
     """The fields of a row type.
 
     Args:
@@ -115,7 +115,7 @@ def parquet_fields(row_type: Any, name: str) -> tuple[ParquetField, ...]:
     return tuple(_field(row_type, each, hints.get(each, Any), name) for each in fields)
 
 
-def _field(row_type: type, field: str, hint: Any, name: str) -> ParquetField:
+def _field(row_type: type, field: str, hint: Any, name: str) -> ArrowField:
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     found = [get_origin(kind) or kind for kind in kinds if kind is not NoneType]
     if len(found) != 1 or found[0] not in _FITS:
@@ -124,26 +124,26 @@ def _field(row_type: type, field: str, hint: Any, name: str) -> ParquetField:
             detail=f"its type is {hint!r}",
             hint=f"use one of {', '.join(each.__name__ for each in _FITS if each is not Any)}, or one of them | None",
         )
-    return ParquetField(field, found[0], is_optional=len(kinds) > 1 or found[0] is Any)
+    return ArrowField(field, found[0], is_optional=len(kinds) > 1 or found[0] is Any)
 
 
 @attrs.frozen
 class Columns:
-    """Makes values of the columns of a file.
+    """Makes values of the columns of a file, or of a table.
 
     Attributes:
-        path: of the file, for messages.
-        time_zone: of instants that the file has without one; None: these are no instants.
+        path: of the file or table, for messages.
+        time_zone: of instants that are there without one; None: these are no instants.
     """
 
     path: str
     time_zone: str | None
 
-    def check(self, schema: pa.Schema, fields: Sequence[ParquetField]) -> None:
+    def check(self, schema: pa.Schema, fields: Sequence[ArrowField]) -> None:
         """Check that columns fit fields, which are all there.
 
         Args:
-            schema: of the file.
+            schema: of what has the columns.
             fields: of the row type.
 
         Raises:
@@ -181,12 +181,12 @@ class Columns:
             hint="say with time_zone= which one they are in, e.g. time_zone='UTC'",
         )
 
-    def column(self, field: ParquetField, array: pa.Array) -> pa.Array:
+    def column(self, field: ArrowField, array: pa.Array) -> pa.Array:
         """The column of a field that travels as one.
 
         Args:
             field: of the row type.
-            array: as it is in the file.
+            array: as it was read.
 
         Raises:
             InputError: a value does not fit, or is missing.
@@ -212,7 +212,7 @@ class Columns:
 
         Args:
             name: of the column.
-            array: as it is in the file.
+            array: as it was read.
 
         Raises:
             InputError: one cannot be a Python value.
@@ -229,12 +229,12 @@ class Columns:
             raise self._refusal(name, "that is none of Python", error) from None
         return values
 
-    def field_values(self, field: ParquetField, array: pa.Array) -> list[Any]:
+    def field_values(self, field: ArrowField, array: pa.Array) -> list[Any]:
         """The values of a field, one for each row.
 
         Args:
             field: of the row type.
-            array: as it is in the file.
+            array: as it was read.
 
         Raises:
             InputError: a value does not fit, or is missing.
@@ -249,7 +249,7 @@ class Columns:
 
         Args:
             name: of the column.
-            array: as it is in the file.
+            array: as it was read.
             unit_us: of numbers, in microseconds.
 
         Raises:
@@ -280,7 +280,7 @@ class Columns:
         """Check that a column, which is there, can be event times.
 
         Args:
-            schema: of the file.
+            schema: of what has the columns.
             name: of the column.
             has_unit: whether a unit was given for numbers.
 
@@ -329,7 +329,7 @@ class Columns:
             raise self._refusal(name, "that is no instant", why)
         return instants
 
-    def _refuse_nulls(self, field: ParquetField, array: pa.Array) -> None:
+    def _refuse_nulls(self, field: ArrowField, array: pa.Array) -> None:
         if array.null_count and not field.is_optional:
             raise InputError(
                 f"{self.path} has a row in which {field.name!r} is missing",
