@@ -1,24 +1,22 @@
 """The port to engines: what a runner gets and what it returns.
 
-The SDK finds runners by name through the entry-point group ``dataflow.runners`` and imports none of them.
+The SDK finds runners by name through the entry-point group ``dataflow.runners`` and imports none of them
+(`dataflow.installed`).
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.installed import RUNNERS, installed
 from dataflow.metrics import MetricResults
 from dataflow.options import from_environment
 from windowing.location import user_location
 from windowing.timestamps import DurationLike
-
-_GROUP = "dataflow.runners"
 
 
 class PipelineState(StrEnum):
@@ -147,10 +145,8 @@ def create_runner(name: str, **options: Any) -> Runner:
     return runner_class(**options)
 
 
-# To ask for entry points reads a file of every installed package, which takes as long as building a small pipeline.
-@cache
 def _runner_class(name: str) -> Callable[..., Runner]:
-    known = {entry.name: entry for entry in entry_points(group=_GROUP)}
+    known = installed(RUNNERS)
     if name not in known:
         meant = get_close_matches(name.lower().removesuffix("runner"), known, n=1)
         raise PipelineError(

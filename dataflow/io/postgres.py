@@ -14,6 +14,7 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.graph import WriteTable
+from dataflow.installed import WRITERS, installed
 from dataflow.io.sinks import Write
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
@@ -202,12 +203,9 @@ class PostgresTable(Sink[Any]):
         return tuple(element[index] for index in self.table.key_indexes) or element
 
     def open(self, lane: Lane) -> SinkWriter:
-        """Not used: `runners.sinks.writers.open_writer` opens this sink, where SQL is known.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError
+        """A writer, of the package that has the store's adapter: it writes tables as the store's are written."""
+        writer: SinkWriter = installed(WRITERS)["postgres"].load()(self, lane)
+        return writer
 
 
 def _refuse_two_manners(pcoll: PCollection[Any], table: TableSpec) -> None:

@@ -36,7 +36,6 @@ from runners.core.tables.changelog import Rows, apply_table_write
 from runners.direct.result import DirectResult
 from runners.relay.memory_outbox import MemoryOutbox
 from runners.relay.relays import Relays
-from runners.sinks.writers import open_writer
 from runners.system_clock import SystemClock
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -187,7 +186,6 @@ class Job:
             MemoryOutbox(secrets.token_hex(16), lambda name: self._tables[name][1]),
             "in memory",
             execution.graph.sinks(),
-            open_writer,
             clock,
         )
         self._late: list[tuple[str, LateArrival]] = []

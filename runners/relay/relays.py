@@ -7,11 +7,11 @@ from typing import Any
 import attrs
 
 from dataflow.errors import DataflowError, SinkError, SinkFencedError
-from dataflow.sink import Sink
+from dataflow.sink import Lane, Sink, SinkWriter
 from dataflow.table import TableSpec
 from runners.core.ground.clock import Clock
 from runners.errors import LostCommitsError, StoreRestartedError
-from runners.relay.lane_relay import LaneRelay, OpenWriter
+from runners.relay.lane_relay import LaneRelay
 from runners.relay.outbox import LanePlace, OutboxStore
 from windowing.errors import error_text
 
@@ -37,7 +37,6 @@ class Relays:
         outbox: the store.
         job: its name.
         sinks: with their outboxes, by label.
-        open_writer: opens writers of sinks.
         clock: for pauses after failures, and for how long changes have waited.
         on_failure: called with a lane and a reason each time that a sink fails and will be tried again.
     """
@@ -47,7 +46,6 @@ class Relays:
         outbox: OutboxStore,
         job: str,
         sinks: Mapping[str, tuple[TableSpec, Sink[Any]]],
-        open_writer: OpenWriter,
         clock: Clock,
         on_failure: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
@@ -58,7 +56,7 @@ class Relays:
                     outbox,
                     sink,
                     LanePlace(job=job, sink=label, outbox=table, number=number),
-                    open_writer,
+                    _open,
                     clock,
                 )
             )
@@ -147,6 +145,10 @@ class Relays:
         reason = f"{type(error).__name__}: {error_text(error)}"
         self._on_failure(str(lane.relay.place), reason)
         _LOG.warning("%s is tried again in %d ms: %s", lane.relay.place, lane.pause_ms, reason)
+
+
+def _open(sink: Sink[Any], lane: Lane) -> SinkWriter:
+    return sink.open(lane)
 
 
 def _gave_up(lane: _Relayed) -> DataflowError:

@@ -10,7 +10,6 @@ from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.relay.relays import Relays
-from runners.sinks.writers import open_writer
 from runners.spark.prepared_job import PreparedJob
 from runners.system_clock import SystemClock
 
@@ -113,4 +112,4 @@ def _relays(prepared: PreparedJob, store: Store) -> Relays:
         store.note_troubles(job, [Trouble(kind=TroubleKind.WAIT, place=place, reason=reason)])
 
     sinks = prepared.plan.graph.sinks()
-    return Relays(store, job, sinks, open_writer, SystemClock(), on_failure=note)
+    return Relays(store, job, sinks, SystemClock(), on_failure=note)

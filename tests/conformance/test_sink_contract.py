@@ -14,7 +14,6 @@ from dataflow.sink import Lane, SinkChange
 from dataflow.table import TableSpec
 from dataflow.testing.model_sink import ModelSink, ModelWriter, commit
 from dataflow.testing.sink_contract import SinkContract, SinkUnderTest
-from runners.sinks.writers import open_writer
 
 _NAMES = itertools.count()
 
@@ -149,8 +148,8 @@ class PostgresUnderTest(SinkContract):
             sink=sink,
             values=[(f"team {n}", datetime(2026, 1, n, tzinfo=UTC), n * 10) for n in range(1, 11)],
             read=read,
-            open_writer=lambda lane: open_writer(
-                sink, Lane(writer=run + lane.writer, number=lane.number, title=lane.title)
+            open_writer=lambda lane: sink.open(
+                Lane(writer=run + lane.writer, number=lane.number, title=lane.title)
             ),
             refused=("team", datetime(2026, 1, 1, tzinfo=UTC), 1_000),
         )

@@ -176,15 +176,13 @@ def test_unknown_runner() -> None:
 
 
 class _Entry:
-    name = "installed"
-
     def load(self) -> type[DirectRunner]:
         return DirectRunner
 
 
 def test_runners_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a wrong option is an error that names them."""
-    monkeypatch.setattr("dataflow.runner.entry_points", lambda group: [_Entry()])
+    monkeypatch.setattr("dataflow.runner.installed", lambda group: {"installed": _Entry()})
 
     assert isinstance(create_runner("installed", bundle_records=5), DirectRunner)
     with pytest.raises(df.PipelineError, match="'installed' does not have the option speed"):
