@@ -7,9 +7,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import dataflow as df
 from dataflow.errors import InputError, PipelineError
+from dataflow.io.postgres_reads import changes
 from dataflow.io.postgres_reads.changes import ChangesSource
 from dataflow.io.postgres_reads.positions import SlotPosition
 from dataflow.io.postgres_reads.row_form import RowForm
@@ -285,6 +287,8 @@ def test_whoever_is_given_a_position_takes_the_slot_over(
     until(lambda: former.read().watermark_us > 0)
     position = former.read().position
     owner = following(position)
+    # The slot is in use, which nobody waits for in a read.
+    assert owner.read().position == position
     until(lambda: owner.read().watermark_us > 0)
     assert former.read().values == []
     assert owner.read().values == []
@@ -357,6 +361,35 @@ def test_a_server_without_logical_log_is_refused(store_dsn: str) -> None:
     make_table(store_dsn)
     words = refusal(source_of(store_dsn).check)
     assert "ALTER SYSTEM SET wal_level = 'logical'" in words
+
+
+def test_a_login_that_is_refused_ends_the_reading_at_once_or_after_a_while(
+    dsn: str, following: Callable[..., Following], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once where it never was accepted; a password that is changed, and changed here too, is no end."""
+    role = f"reader_{next(_copies)}"
+    run(dsn, f"CREATE ROLE {role} LOGIN SUPERUSER")
+    as_role = make_conninfo(dsn, user=role)
+    reader = Following(source_of(as_role))
+    lock_out = f"ALTER ROLE {role} NOLOGIN"
+    end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+    try:
+        reader.until_names("tea", "Cake", "milk")
+        run(dsn, lock_out)
+        run(dsn, end)
+        until(lambda: reader.read().values == [] and reader.reader._refused_since_s is not None)  # type: ignore[attr-defined]
+        run(dsn, f"ALTER ROLE {role} LOGIN", "INSERT INTO t VALUES ('salt', now(), 1)")
+        reader.until_names("tea", "Cake", "milk", "salt")
+
+        run(dsn, lock_out)
+        assert "refuses the login" in refusal(source_of(as_role).check)
+        assert "refuses the login" in refusal(Following(source_of(as_role)).read)
+        monkeypatch.setattr(changes, "REFUSED_MAX_S", 0.2)
+        run(dsn, end)
+        assert "refuses the login" in read_until_refused(reader)
+    finally:
+        reader.reader.close()
+        run(dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,15 @@ other, and is committed with the watermark that moves there.
 the log and the time there are noted (`_Marker`), and when the stream is past the place, everything that was committed
 by that time has come.  So it never sticks.
 
-A connection that is lost is opened again, at the place that was handed over; meanwhile there is nothing to read.
+A connection that is lost is opened again, at the place that was handed over; meanwhile there is nothing to read.  So it
+is while a former reader lets go of the slot.  A login that is refused again and again, or from the beginning, ends the
+reading.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,10 +32,13 @@ from dataflow.io.postgres_reads.change_decoder import ChangeDecoder
 from dataflow.io.postgres_reads.connection import (
     SLOT_IN_USE,
     CopyStream,
+    checked_session,
     connect,
     error_code,
     is_lost,
+    login_error,
     quoted,
+    refuses_login,
     steady_s,
 )
 from dataflow.io.postgres_reads.copy import KeyOf, TableCopy
@@ -61,8 +65,10 @@ _HEAD_BYTES = 25
 HEARTBEAT_S = 1.0
 #: How long a new reader waits until it knows whether it has caught up, in seconds.
 FIRST_WAIT_S = 5.0
-#: How long the former reader of the slot is waited for, in seconds.
+#: How long the former reader of the slot is waited for before that is a failure, in seconds.
 TAKEOVER_S = 20.0
+#: How long a server that has let this job in before may refuse the login, in seconds: passwords are changed.
+REFUSED_MAX_S = 60.0
 #: Longest pause before a lost connection is tried again, in seconds.
 PAUSE_MAX_S = 5.0
 #: Messages without records that are passed in one read, at most.
@@ -125,7 +131,7 @@ class ChangesSource(Source):
         Raises:
             InputError: the changes cannot be followed.
         """
-        with _session(self.dsn, self.table) as connection:
+        with checked_session(self.dsn, self.table) as connection:
             shape = table_shape(connection, self.table)
             check_for_changes(connection, shape)
             RowShape(self.form, shape.columns, shape.shown)
@@ -151,24 +157,6 @@ class ChangesSource(Source):
             detail="a batch reads its input again where a task is repeated, and the table has changed by then",
             hint="run it on the streaming runner; for its rows as they are now, leave changes=True out",
         )
-
-
-def _session(dsn: str, table: str) -> Any:
-    """A session.
-
-    Raises:
-        InputError: the server does not answer, or refuses.
-    """
-    try:
-        return connect(dsn)
-    except Exception as error:
-        if not is_lost(error):
-            raise
-        raise InputError(
-            f"the Postgres server of {table} cannot be reached",
-            detail=str(error).strip(),
-            hint="check the dsn, and that the server runs and lets this user in",
-        ) from error
 
 
 @attrs.frozen
@@ -205,6 +193,11 @@ class ChangesReader(SourceReader):
         self._has_caught_up = False
         self._next_heartbeat_s = self._retry_s = 0.0
         self._failures = 0
+        #: Since when the slot is taken over, and since when logins are refused; None: it is not, they are not.
+        self._taking_since_s: float | None = None
+        self._refused_since_s: float | None = None
+        # Whoever has a position has been let in before.
+        self._is_known = position is not None
         self._error: InputError | None = None
 
     def read(self, max_records: int) -> SourceBatch:
@@ -222,7 +215,8 @@ class ChangesReader(SourceReader):
                 self._read_copy(max_records, found)
             else:
                 self._read_changes(max_records, found)
-            self._failures = 0
+            self._failures, self._is_known = 0, True
+            self._taking_since_s = self._refused_since_s = None
         except InputError as error:
             # What comes before is handed over before.
             if not found:
@@ -275,6 +269,11 @@ class ChangesReader(SourceReader):
         """Try again later, where that may help; raise otherwise."""
         table, slot = self._source.table, self._source.slot
         self.close()
+        if self._is_taking_over(error):
+            self._retry_s = steady_s() + HEARTBEAT_S / 10
+            return
+        if self._is_refused_for_long(error):
+            raise login_error(table, error) from error
         if not is_lost(error):
             if error_code(error) is None:
                 raise error
@@ -292,6 +291,23 @@ class ChangesReader(SourceReader):
                 self._failures,
                 str(error).strip(),
             )
+
+    def _is_taking_over(self, error: Exception) -> bool:
+        """Whether the former reader has been ended, and need only let go of the slot."""
+        if error_code(error) != SLOT_IN_USE or not self._may_take_over:
+            return False
+        if self._taking_since_s is None:
+            self._taking_since_s = steady_s()
+        return steady_s() - self._taking_since_s < TAKEOVER_S
+
+    def _is_refused_for_long(self, error: Exception) -> bool:
+        """Whether the login is refused, and has been for long, or was never accepted."""
+        if not refuses_login(error):
+            self._refused_since_s = None
+            return False
+        if self._refused_since_s is None:
+            self._refused_since_s = steady_s()
+        return not self._is_known or steady_s() - self._refused_since_s >= REFUSED_MAX_S
 
     def _read_copy(self, max_records: int, found: list[SignedRow]) -> None:
         if self._copy is None:
@@ -436,14 +452,9 @@ class ChangesReader(SourceReader):
             f"START_REPLICATION SLOT {quoted(source.slot)} LOGICAL {lsn_text(lsn)} "
             f"(proto_version '1', publication_names '{names}')"
         )
-        give_up_s = steady_s() + TAKEOVER_S
-        while True:
-            try:
-                return CopyStream(source.dsn, command)
-            except Exception as error:
-                if error_code(error) != SLOT_IN_USE or not self._may_take_over:
-                    raise
-                if steady_s() > give_up_s:
-                    raise
+        try:
+            return CopyStream(source.dsn, command)
+        except Exception as error:
+            if error_code(error) == SLOT_IN_USE and self._may_take_over:
                 end_other_reader(self._session, source.slot)
-                time.sleep(HEARTBEAT_S / 10)
+            raise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow.errors import InputError
 from dataflow.io.postgres_reads.values import SESSION_SETTINGS
+from dataflow.postgres_logins import is_login_refused
 
 if TYPE_CHECKING:
     import psycopg
@@ -47,6 +48,24 @@ def connect(dsn: str, *, is_replication: bool = False) -> psycopg.Connection[Any
 
     conninfo = conninfo_of(dsn, is_replication=is_replication)
     return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+
+
+def checked_session(dsn: str, table: str) -> psycopg.Connection[Any]:
+    """A session, without which nothing can begin.
+
+    Args:
+        dsn: of the database.
+        table: that is to be read, for messages.
+
+    Raises:
+        InputError: the server does not answer, or refuses.
+    """
+    try:
+        return connect(dsn)
+    except Exception as error:
+        if not is_lost(error):
+            raise
+        raise login_error(table, error) from error
 
 
 def conninfo_of(dsn: str, *, is_replication: bool = False) -> str:
@@ -114,6 +133,36 @@ def is_lost(error: BaseException) -> bool:
     if code is None:
         return isinstance(error, psycopg.OperationalError)
     return (code[:2] in _PASSING_CLASSES and code not in _STAYING) or code == SLOT_IN_USE
+
+
+def refuses_login(error: BaseException) -> bool:
+    """Whether the server is there, and refuses the login: the lost connections that no other try may be without.
+
+    Args:
+        error: whatever was raised.
+    """
+    return is_lost(error) and error_code(error) is None and is_login_refused(str(error))
+
+
+def login_error(table: str, error: BaseException) -> InputError:
+    """The error about a server that no session can be had of.
+
+    Args:
+        table: that is read.
+        error: of the attempt.
+    """
+    detail = " ".join(str(error).split())
+    if refuses_login(error):
+        return InputError(
+            f"the Postgres server of {table} refuses the login",
+            detail=detail,
+            hint="check user, password and database of the dsn, and the server's pg_hba.conf",
+        )
+    return InputError(
+        f"the Postgres server of {table} cannot be reached",
+        detail=detail,
+        hint="check the dsn, and that the server runs and lets this user in",
+    )
 
 
 def steady_s() -> float:

@@ -20,7 +20,13 @@ from dataflow.io.postgres_reads.column_rows import (
     is_refused,
     rows_of,
 )
-from dataflow.io.postgres_reads.connection import connect, error_code, is_lost, quoted, raw_rows
+from dataflow.io.postgres_reads.connection import (
+    checked_session,
+    error_code,
+    is_lost,
+    quoted,
+    raw_rows,
+)
 from dataflow.io.postgres_reads.exported_snapshots import export_snapshot, release_snapshots
 from dataflow.io.postgres_reads.row_form import Columns, RowForm
 from dataflow.io.postgres_reads.rows import RowShape
@@ -99,16 +105,7 @@ class RowsSource(Source):
         Raises:
             InputError: the server does not answer, or refuses.
         """
-        try:
-            return connect(self.dsn)
-        except Exception as error:
-            if not is_lost(error):
-                raise
-            raise InputError(
-                f"the Postgres server of {self.table} cannot be reached",
-                detail=str(error).strip(),
-                hint="check the dsn, and that the server runs and lets this user in",
-            ) from error
+        return checked_session(self.dsn, self.table)
 
     def query(self, connection: Any, split: PageSplit | None) -> tuple[str, Columns]:
         """The query for a part, and the columns of its rows.

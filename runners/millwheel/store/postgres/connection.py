@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from dataflow.postgres_logins import is_login_refused
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.store.postgres.arrays import register_arrays
 from runners.millwheel.store.postgres.outcomes import is_passing, refused
@@ -33,17 +34,6 @@ _DEFAULTS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,  # milliseconds
 }
-
-#: A server that is not there yet, or going away, as opposed to one that refuses.  No SQLSTATE reaches the client
-#: before the session exists, so words must do; a phrase that is missed (a translated server) only
-#: makes a hopeless attempt last until the timeout.
-_PASSING_REFUSALS = (
-    "the database system is",
-    "terminating connection",
-    "too many clients",
-    "connection slots",
-    "No space left on device",
-)
 
 
 def describe(dsn: str) -> str:
@@ -149,9 +139,8 @@ def _patiently(
             return attempt()
         except psycopg.OperationalError as error:
             reason = str(error)
-        is_final = "FATAL:" in reason and not any(words in reason for words in _PASSING_REFUSALS)
         pause_s = backoff.next_s()
-        if is_final or time.monotonic() + pause_s > deadline_s:  # noqa: TID251 - a deadline of a connection, not of data
+        if is_login_refused(reason) or time.monotonic() + pause_s > deadline_s:  # noqa: TID251 - a deadline of a connection, not of data
             break
         waits(f"the store: {' '.join(reason.split())}")
         time.sleep(pause_s)
