@@ -1,7 +1,7 @@
 """The command ``dataflow check``: in which format jobs are stored, and whether this version can go on with them.
 
 It looks at numbers alone: no state of a job is read, and nothing is changed.
-It also names who keeps the store from freeing what jobs overwrite and delete.
+It also names who keeps the store from freeing what jobs overwrite and delete, and sinks that have failed for long.
 """
 
 import argparse
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataflow import times
 from dataflow.errors import DataflowError
 from runners.cli.text import print_line, print_table
+from runners.cli.waiting import print_waiting
 from runners.millwheel.store.port import JobSummary, Store
 from runners.stored.framing import current_format
 
@@ -18,14 +19,15 @@ OLD_SNAPSHOT_S = 60.0
 
 
 def check_formats(store: Store, _: argparse.Namespace) -> None:
-    """Print a line for each job, and what running it with this version would do; and a line for each old snapshot.
+    """Print a line for each job, and what running it with this version would do; and a line for each old snapshot and each
+    lane of a sink that has failed for long.
 
     Args:
         store: whose jobs are listed.
         _: the parsed command line, not needed.
 
     Raises:
-        DataflowError: a job that is unfinished could not go on.
+        DataflowError: a job that is unfinished could not go on, or a sink of one has failed for long.
     """
     jobs = store.read_jobs()
     if not jobs:
@@ -49,7 +51,15 @@ def check_formats(store: Store, _: argparse.Namespace) -> None:
         ),
     )
     _print_snapshots(store)
+    failing = print_waiting(store, [job.job for job in jobs if not job.is_finished])
     _refuse_if_any(jobs)
+    if failing:
+        raise DataflowError(
+            f"sinks of {len(failing)} of {len(jobs)} jobs have failed for five minutes or longer",
+            detail=", ".join(failing),
+            hint="see to it that they can be reached, and take the rows; dataflow sinks JOB shows what waits, and "
+            "nothing of it is lost",
+        )
 
 
 def outcome(job: JobSummary) -> str:

@@ -24,6 +24,7 @@ from runners.cli.counted import add_command as add_metrics_command
 from runners.cli.kept import add_commands as add_kept_commands
 from runners.cli.run import add_command as add_run_command
 from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
+from runners.cli.waiting import add_command as add_sinks_command
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.model import requests
 from runners.millwheel.model.requests import Request, Verb
@@ -39,6 +40,7 @@ examples:
   dataflow check
   dataflow signal scores flush
   dataflow ranges scores
+  dataflow sinks scores
   dataflow why scores
   dataflow drain scores --wait
   dataflow metrics scores
@@ -318,6 +320,7 @@ def _parser() -> argparse.ArgumentParser:
     add_run_command(verbs)
     add_kept_commands(_with_job(verbs))
     add_metrics_command(_with_job(verbs))
+    add_sinks_command(_with_job(verbs))
     _add_views(verbs)
     _add_requests(verbs)
     return parser

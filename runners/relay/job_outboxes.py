@@ -7,7 +7,7 @@ import attrs
 
 from dataflow.graph import PipelineGraph, WriteTable
 
-_SCHEMA = "dataflow_outbox"
+SCHEMA = "dataflow_outbox"
 #: Of a name in Postgres, and of the part of it that people read where it would be longer.
 _NAME_BYTES_MAX, _READABLE_BYTES_MAX = 63, 50
 
@@ -26,7 +26,7 @@ def with_outboxes_of(graph: PipelineGraph, job: str) -> PipelineGraph:
             node,
             operation=attrs.evolve(
                 node.operation,
-                table=attrs.evolve(node.operation.table, name=_name(job, node.label)),
+                table=attrs.evolve(node.operation.table, name=outbox_name(job, node.label)),
             ),
         )
         if isinstance(node.operation, WriteTable) and node.operation.sink is not None
@@ -36,10 +36,16 @@ def with_outboxes_of(graph: PipelineGraph, job: str) -> PipelineGraph:
     return attrs.evolve(graph, transforms=tuple(nodes))
 
 
-def _name(job: str, label: str) -> str:
+def outbox_name(job: str, label: str) -> str:
+    """The table of what waits for a sink, with its schema.
+
+    Args:
+        job: its name.
+        label: of the transform that writes to the sink.
+    """
     plain = f"{job}/{label}"
     name = re.sub(r"[^\w/ -]", "_", plain)
     if name != plain or len(name.encode()) > _NAME_BYTES_MAX:
         short = name.encode()[:_READABLE_BYTES_MAX].decode(errors="ignore")
         name = f"{short} {sha256(plain.encode()).hexdigest()[:10]}"
-    return f"{_SCHEMA}.{name}"
+    return f"{SCHEMA}.{name}"

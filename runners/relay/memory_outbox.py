@@ -1,6 +1,7 @@
 """MemoryOutbox: the lanes of outboxes in memory."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from sys import getsizeof
 
@@ -13,7 +14,9 @@ from runners.relay.outbox import (
     AT_ONCE,
     PARTIAL,
     TAKEN,
+    LaneFailure,
     LanePlace,
+    LaneStatus,
     OutboxBatch,
     PartialBatch,
     Taken,
@@ -23,16 +26,18 @@ from runners.relay.outbox import (
 
 @attrs.define
 class _Lane:
-    """A lane.
+    """A lane; nobody has taken it while its token is 0.
 
     Attributes:
         in_flight: the keys of the rows in flight.
     """
 
+    outbox: str
     writer: str
     token: int = 0
     number: int = 0
     in_flight: list[int] = attrs.field(factory=list)
+    failure: LaneFailure | None = None
 
 
 class MemoryOutbox:
@@ -41,19 +46,19 @@ class MemoryOutbox:
     Args:
         run: a text that no other run has: the part of a writer's name that differs.
         rows: the rows of the table with a name: by number, with the lane as the first value.
+        now_us: the time, for what is told of failures.
     """
 
-    def __init__(self, run: str, rows: Callable[[str], Rows]) -> None:
-        self._run, self._rows = run, rows
+    def __init__(
+        self, run: str, rows: Callable[[str], Rows], now_us: Callable[[], int] = lambda: 0
+    ) -> None:
+        self._run, self._rows, self._now_us = run, rows, now_us
         self._lanes_made = itertools.count(1)
         self._lanes: dict[tuple[str, str, int], _Lane] = {}
 
     def take_lane(self, place: LanePlace) -> TakenLane:
         """Take a lane."""
-        lane = self._lanes.get(_key(place))
-        if lane is None:
-            writer = f"{self._run} {next(self._lanes_made)}"
-            lane = self._lanes[_key(place)] = _Lane(writer)
+        lane = self._lane(place)
         lane.token += 1
         return TakenLane(
             place=place,
@@ -106,6 +111,68 @@ class MemoryOutbox:
     def count_waiting(self, place: LanePlace) -> int:
         """How many rows of the lane are not known to be delivered."""
         return sum(row[0] == place.number for row in self._rows(place.outbox.name).values())
+
+    def note_failure(self, place: LanePlace, reason: str | None) -> None:
+        """Keep that a lane cannot be sent; None: it can."""
+        lane, now_us = self._lane(place), self._now_us()
+        before = lane.failure
+        lane.failure = (
+            None
+            if reason is None
+            else LaneFailure(
+                since_us=before.since_us if before else now_us,
+                last_us=now_us,
+                tries=1 + (before.tries if before else 0),
+                reason=reason,
+            )
+        )
+
+    def status(self, job: str, outbox: str) -> Sequence[LaneStatus]:
+        """The lanes of an outbox, in order.
+
+        Args:
+            job: its name.
+            outbox: the name of the table.
+        """
+        waiting = Counter(row[0] for row in self._rows(outbox).values())
+        taken = {
+            number: (sink, lane)
+            for (of_job, sink, number), lane in self._lanes.items()
+            if of_job == job and lane.outbox == outbox
+        }
+        found = []
+        for number in sorted({*waiting, *taken}):
+            sink, lane = taken.get(number, (None, None))
+            found.append(
+                LaneStatus(
+                    outbox=outbox,
+                    sink=sink,
+                    number=number,
+                    waiting=waiting[number],
+                    oldest_us=None,
+                    delivered=lane.number - bool(lane.in_flight) if lane and lane.token else None,
+                    failure=lane.failure if lane else None,
+                )
+            )
+        return found
+
+    def _lane(self, place: LanePlace) -> _Lane:
+        lane = self._lanes.get(_key(place))
+        if lane is None:
+            writer = f"{self._run} {next(self._lanes_made)}"
+            lane = self._lanes[_key(place)] = _Lane(place.outbox.name, writer)
+        return lane
+
+    def forget_outbox(self, job: str, outbox: str) -> None:
+        """Forget the lanes of an outbox that is dropped.
+
+        Args:
+            job: its name.
+            outbox: the name of the table.
+        """
+        self._lanes = {
+            key: lane for key, lane in self._lanes.items() if key[0] != job or lane.outbox != outbox
+        }
 
     def forget(self, job: str) -> None:
         """Forget the lanes of a job that is reset.

@@ -63,6 +63,51 @@ class OutboxBatch:
     rows: Sequence[Row]
 
 
+@attrs.frozen(kw_only=True)
+class LaneFailure:
+    """A lane that cannot be sent now.
+
+    Attributes:
+        since_us: when it failed first, in microseconds since 1970, by the store's clock.
+        last_us: when it failed last.
+        tries: how often.
+        reason: of the last time.
+    """
+
+    since_us: int
+    last_us: int
+    tries: int
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class LaneStatus:
+    """What waits in a lane, and how far the sink is.
+
+    Attributes:
+        outbox: the table of the sink's rows.
+        sink: the label of the transform that writes to the sink; None: nobody has sent anything yet.
+        number: of the lane.
+        waiting: how many rows are not known to be delivered.
+        oldest_us: when the first of them came, in microseconds since 1970; None: none waits, or it is not known.
+        delivered: the number of the last batch that the sink is known to have; None: none was sent.
+        failure: why it cannot be sent now; None: nothing is known to be in the way.
+    """
+
+    outbox: str
+    sink: str | None
+    number: int
+    waiting: int
+    oldest_us: int | None
+    delivered: int | None
+    failure: LaneFailure | None
+
+    @property
+    def title(self) -> str:
+        """Sink and lane, for people."""
+        return f"lane {self.number} of {self.sink or self.outbox.partition('.')[2]}"
+
+
 class PartialBatch:
     """Rows wait, fewer than fill a batch; none was taken."""
 
@@ -108,6 +153,17 @@ class OutboxStore(Protocol):
 
     def count_waiting(self, place: LanePlace) -> int:
         """How many rows of the lane are not known to be delivered."""
+
+    def note_failure(self, place: LanePlace, reason: str | None) -> None:
+        """Keep that a lane cannot be sent, beside those of before; or that it can, and nothing of them.
+
+        Args:
+            place: of the lane.
+            reason: why it cannot; None: it can.
+
+        Raises:
+            StoreError: there is no such job.
+        """
 
 
 def values_of(row: Row) -> tuple[int, tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -27,6 +28,8 @@ class _Relayed:
     pause_ms: int = 0
     not_before_ms: int = 0
     failing_since_ms: int | None = None
+    #: Until it was sent, or had nothing to send, the store may know of a failure of a former relay.
+    is_known_to_fail: bool = True
     last_error: Exception | None = None
 
 
@@ -124,6 +127,7 @@ class Relays:
             self._leave_alone(lane, error)
             return 0
         except SinkError as error:
+            self._note(lane, error)
             raise error.located(str(lane.relay.place)) from error
         except (StoreRestartedError, LostCommitsError):
             raise
@@ -132,9 +136,20 @@ class Relays:
             return 0
         if lane.failing_since_ms is not None:
             _LOG.info("%s is relayed again", lane.relay.place)
+        if lane.is_known_to_fail:
+            self._outbox.note_failure(lane.relay.place, None)
+            lane.is_known_to_fail = False
         lane.pause_ms = lane.not_before_ms = 0
         lane.failing_since_ms = lane.last_error = None
         return sent
+
+    def _note(self, lane: _Relayed, error: Exception) -> str:
+        """Keep why a lane fails, where that can be seen; what is in the way may be the store itself."""
+        reason = _reason_of(error)
+        lane.is_known_to_fail = True
+        with suppress(Exception):
+            self._outbox.note_failure(lane.relay.place, reason)
+        return reason
 
     def _leave_alone(self, lane: _Relayed, error: Exception) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -142,9 +157,13 @@ class Relays:
             lane.failing_since_ms = now_ms
         lane.pause_ms = min(max(_PAUSE_MIN_MS, 2 * lane.pause_ms), _PAUSE_MAX_MS)
         lane.not_before_ms, lane.last_error = now_ms + lane.pause_ms, error
-        reason = f"{type(error).__name__}: {error_text(error)}"
+        reason = self._note(lane, error)
         self._on_failure(str(lane.relay.place), reason)
         _LOG.warning("%s is tried again in %d ms: %s", lane.relay.place, lane.pause_ms, reason)
+
+
+def _reason_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error_text(error)}"
 
 
 def _open(sink: Sink[Any], lane: Lane) -> SinkWriter:
@@ -155,6 +174,6 @@ def _gave_up(lane: _Relayed) -> DataflowError:
     assert lane.last_error is not None
     return SinkError(
         f"{lane.relay.place} cannot be relayed",
-        detail=f"{type(lane.last_error).__name__}: {error_text(lane.last_error)}",
+        detail=_reason_of(lane.last_error),
         hint="what waits stays in the outbox; see to it that the sink can be reached, and run the job again",
     )

@@ -20,6 +20,7 @@ from runners.millwheel.versions.update import UpdatePlan
 from runners.progress import print_line
 from runners.registry import open_store, store_dsn
 from runners.relay.job_outboxes import with_outboxes_of
+from runners.spark.job_relays import send_all
 from runners.spark.result import StoreResult
 from runners.spark.shipped_plan import ShippedPlan
 
@@ -187,7 +188,14 @@ def prepare(
         found = store.read_job(options.job)
         if found is not None:
             look(found)
-        opened = open_version(store, spec, execution, update, print_line)
+        opened = open_version(
+            store,
+            spec,
+            execution,
+            update,
+            print_line,
+            lambda sinks: send_all(store, options.job, sinks),
+        )
     job, is_next = opened.job, opened.plan is execution
     if not is_next:
         shipped = ShippedPlan.of(opened.plan, options.log_level)

@@ -1,22 +1,18 @@
 """SinkRelay: relays the outboxes of a job from its driver, in a thread of its own with a connection of its own."""
 
 import threading
-import time
 from contextlib import closing
 from types import TracebackType
 from typing import Self
 
-from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.port import Store
 from runners.registry import open_store
 from runners.relay.relays import Relays
+from runners.spark.job_relays import relays_of, send_all
 from runners.spark.prepared_job import PreparedJob
-from runners.system_clock import SystemClock
 
 #: Between two looks at lanes that had nothing: it grows from the first to the second.
 _IDLE_MIN_S, _IDLE_MAX_S = 0.02, 0.1
-#: How long a batch job waits for a sink that fails again and again.
-_PATIENCE_S = 60.0
 
 
 class SinkRelay:
@@ -68,7 +64,8 @@ class SinkRelay:
     def _run(self) -> None:
         try:
             with closing(_store_of(self._prepared)) as store:
-                relays = _relays(self._prepared, store)
+                prepared = self._prepared
+                relays = relays_of(store, prepared.job.job, prepared.plan.graph.sinks())
                 with closing(relays):
                     self._relay(relays)
         except BaseException as error:  # noqa: BLE001 - handed to the thread of the master
@@ -96,20 +93,11 @@ def relay_all(prepared: PreparedJob) -> None:
     Raises:
         SinkError: a sink refuses the rows, or has failed for a minute; what waits stays in the outbox.
     """
-    if prepared.plan.graph.sinks():
-        with closing(_store_of(prepared)) as store, closing(_relays(prepared, store)) as relays:
-            relays.flush(_PATIENCE_S, time.sleep)
+    sinks = prepared.plan.graph.sinks()
+    if sinks:
+        with closing(_store_of(prepared)) as store:
+            send_all(store, prepared.job.job, sinks)
 
 
 def _store_of(prepared: PreparedJob) -> Store:
     return open_store(prepared.dsn, incarnation=prepared.incarnation)
-
-
-def _relays(prepared: PreparedJob, store: Store) -> Relays:
-    job = prepared.job.job
-
-    def note(place: str, reason: str) -> None:
-        store.note_troubles(job, [Trouble(kind=TroubleKind.WAIT, place=place, reason=reason)])
-
-    sinks = prepared.plan.graph.sinks()
-    return Relays(store, job, sinks, SystemClock(), on_failure=note)

@@ -37,8 +37,6 @@ class Switch:
         return prepared
 
     def _former_known(self, prepared: PreparedJob) -> Update:
-        if not self._update.retract_removed:
-            return self._update
         return attrs.evolve(self._update, former=prepared.plan.graph)
 
     def fail(self, error: BaseException) -> None:

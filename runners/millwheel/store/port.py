@@ -27,7 +27,7 @@ from runners.millwheel.model.requests import Answer, Request, StoredRequest
 from runners.millwheel.model.signals import NO_SIGNALS, Signal, SignalMark
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
-from runners.relay.outbox import OutboxStore
+from runners.relay.outbox import LaneStatus, OutboxStore
 from runners.stored.framing import current_format
 
 
@@ -470,6 +470,9 @@ class Store(OutboxStore, Protocol):
 
     def read_polls(self, job: str) -> Mapping[RangeId, SplitPoll]:
         """The last polls of a job's splits, as `note_polls` has kept them; none of an unknown job."""
+
+    def read_lanes(self, job: str) -> Sequence[LaneStatus]:
+        """The lanes of the job's sinks, also of sinks that it has no more; none of an unknown job."""
 
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """Who keeps the store from freeing what was overwritten or deleted, the oldest first; not the caller.

@@ -1,12 +1,15 @@
 """Opening a job as the version that is about to run: creating it, continuing it, or updating it."""
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import attrs
 
-from dataflow.errors import DataflowError
+from dataflow.errors import DataflowError, SinkError
 from dataflow.graph import PipelineGraph
 from dataflow.pipeline import Pipeline
+from dataflow.sink import Sink
+from dataflow.table import TableSpec
 from runners.core.panes.signal_delivery import signals_of
 from runners.core.stages.plan import ExecutionPlan
 from runners.core.stages.plan import plan as plan_of
@@ -14,7 +17,10 @@ from runners.errors import JobMismatchError, UpdateRefusedError
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, Store
 from runners.millwheel.versions.retraction import Between, Former, Retraction, is_retracting
 from runners.millwheel.versions.state_shape import state_shapes
-from runners.millwheel.versions.update import UpdatePlan, plan_update
+from runners.millwheel.versions.update import UpdatePlan, left_outboxes, plan_update
+
+#: Sinks with their outboxes, by label.
+Sinks = Mapping[str, tuple[TableSpec, Sink[Any]]]
 
 
 def _graph_of(former: Pipeline | PipelineGraph | None) -> PipelineGraph | None:
@@ -28,10 +34,12 @@ class Update:
     Attributes:
         renamed: transforms that have another name now: old label to new label.
         allow_loss: labels of transforms whose state, positions and records on their way may be lost; with
-            ``retract_removed`` also of those that have emitted what cannot be retracted, and may stay.
+            ``retract_removed`` also of those that have emitted what cannot be retracted, and may stay; and of removed
+            sinks for which what waits need not be sent.
         retract_removed: whether what removed and changed transforms have emitted is retracted: rows are deleted, and
             groupings that stay no longer count it.
-        former: the pipeline that the job has run so far, which retracts it; `StreamingJob.update` has it.
+        former: the pipeline that the job has run so far, which retracts it, and whose removed sinks take what still
+            waits for them; `StreamingJob.update` has it.
     """
 
     renamed: Mapping[str, str] = attrs.field(factory=dict)
@@ -86,10 +94,20 @@ def plan_version(
     stored = store.read_job(spec.job)
     if stored is None or not is_other_version(stored, spec):
         return None
+    planned = _planned(store, stored, spec, plan, update)
+    left = left_outboxes(spec.job, store.read_lanes(spec.job), plan.graph, update.former)
+    return attrs.evolve(planned, outboxes=left)
+
+
+def _planned(
+    store: Store, stored: JobRow, spec: JobSpec, plan: ExecutionPlan, update: Update
+) -> UpdatePlan:
     counts = store.count_state(spec.job)
     if not update.retract_removed:
         if is_retracting(stored.fingerprint):
             raise _is_on_its_way(stored)
+        if update.former is not None and stored.fingerprint != update.former.fingerprint():
+            raise _is_no_former(stored, update.former)
         return plan_update(stored, counts, plan, update.renamed)
     if update.former is None:
         raise UpdateRefusedError(
@@ -97,9 +115,9 @@ def plan_version(
             detail="retract_removed=True needs the pipeline that the job has run so far",
             hint="give it as former=, or on the command line as --former MODULE:PIPELINE",
         )
-    former = Former(
-        plan=plan_of(update.former), own=store.own_tables(spec.job, update.former.tables())
-    )
+    # What waits in an outbox is not what its sink has: that is retracted by rows that go there.
+    tables = [each for each in update.former.tables() if not each.is_outbox]
+    former = Former(plan=plan_of(update.former), own=store.own_tables(spec.job, tables))
     planned = plan_update(stored, counts, plan, update.renamed, former)
     assert planned.retraction is not None
     fingerprint = update.former.fingerprint()
@@ -110,12 +128,16 @@ def plan_version(
         ):
             raise _is_on_its_way(stored)
     elif stored.fingerprint != fingerprint:
-        raise UpdateRefusedError(
-            f"the former pipeline is not the one that job {spec.job!r} has run",
-            detail=f"it has the fingerprint {fingerprint}, and that of the job is {stored.fingerprint}",
-            hint="give the pipeline as it was when the job ran it last",
-        )
+        raise _is_no_former(stored, update.former)
     return planned
+
+
+def _is_no_former(stored: JobRow, former: PipelineGraph) -> UpdateRefusedError:
+    return UpdateRefusedError(
+        f"the former pipeline is not the one that job {stored.job!r} has run",
+        detail=f"it has the fingerprint {former.fingerprint()}, and that of the job is {stored.fingerprint}",
+        hint="give the pipeline as it was when the job ran it last",
+    )
 
 
 def _is_on_its_way(stored: JobRow) -> UpdateRefusedError:
@@ -133,6 +155,7 @@ def open_version(
     plan: ExecutionPlan,
     update: Update | None,
     report: Callable[[str], None],
+    send: Callable[[Sinks], None],
 ) -> OpenedJob:
     """Open the job; if it runs another pipeline, update it, after reporting what that does.
 
@@ -148,6 +171,7 @@ def open_version(
         plan: of the pipeline.
         update: which state goes where, and what may be lost; None: no update is wanted.
         report: takes a text for people about what an update does.
+        send: sends all that waits for sinks of the former pipeline, to which nobody adds any more.
 
     Raises:
         JobMismatchError: it runs another pipeline and ``update`` is None; the hint is the plan.
@@ -175,11 +199,29 @@ def open_version(
     if not is_begun:
         report(str(planned))
     if planned.retraction is None or planned.retraction.left is None:
+        _send(planned, update, send)
         return OpenedJob(job=store.update_job(planned.carried_out_by(spec)), plan=plan)
     assert update.former is not None
     return _between(
         store, stored, planned, planned.retraction, planned.retraction.left, spec, update.former
     )
+
+
+def _send(planned: UpdatePlan, update: Update, send: Callable[[Sinks], None]) -> None:
+    labels = planned.sent(update.allow_loss)
+    if not labels:
+        return
+    assert update.former is not None
+    sinks = update.former.sinks()
+    try:
+        send({label: sinks[label] for label in labels})
+    except SinkError as error:
+        raise UpdateRefusedError(
+            f"what waits for {', '.join(map(repr, labels))} of job {planned.job!r} cannot be sent",
+            detail=f"{error.fact}: {error.detail}",
+            hint="see to it that the sink can be reached, and update again; nothing was lost, and the former pipeline "
+            f"can go on; or name what need not be sent: allow_loss={labels}",
+        ) from error
 
 
 def _between(
@@ -223,6 +265,6 @@ def _hint(store: Store, spec: JobSpec, plan: ExecutionPlan) -> str | None:
         planned = plan_version(store, spec, plan, Update())
     except DataflowError:
         return None
-    losing = [each.name for each in planned.losing] if planned is not None else []
+    losing = [] if planned is None else [*(each.name for each in planned.losing), *planned.unsent]
     allowed = f"allow_loss={losing}" if losing else ""
     return f"run it with update=Update({allowed}) to go over to this pipeline, or choose another job name; {planned}"

@@ -11,6 +11,9 @@ from enum import Enum
 import attrs
 
 from dataflow.errors import PipelineError
+from dataflow.graph import PipelineGraph
+from dataflow.sink import LANE, SIGN
+from dataflow.table import TableSpec
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import UpdateRefusedError
 from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, StateCounts
@@ -21,6 +24,8 @@ from runners.millwheel.versions.table_notes import (
     notes_on_rows_that_stay,
     notes_on_tables,
 )
+from runners.relay.job_outboxes import SCHEMA
+from runners.relay.outbox import LaneStatus
 from windowing.timestamps import MIN_TIMESTAMP_US, to_datetime
 
 
@@ -68,10 +73,37 @@ class ComputationFate:
 
 
 @attrs.frozen(kw_only=True)
+class LeftOutbox:
+    """An outbox, or some lanes of one, that the new pipeline does not have.
+
+    Attributes:
+        sink: the label of the transform that writes to the sink, as far as it is known.
+        table: of the rows.
+        rows: how many wait.
+        is_known: whether the former pipeline is at hand, whose sink takes the rows before the job goes over.
+        is_dropped: whether the table goes; otherwise the sink has other lanes from here on.
+    """
+
+    sink: str
+    table: TableSpec
+    rows: int
+    is_known: bool
+    is_dropped: bool
+
+    def __str__(self) -> str:
+        gone = "is removed" if self.is_dropped else "gets other lanes"
+        if not self.rows:
+            return f"sink {self.sink} {gone}, and nothing waits for it"
+        sent = "are sent before" if self.is_known else "would never be sent"
+        return f"sink {self.sink} {gone}: {self.rows:,} rows wait for it, and {sent}"
+
+
+@attrs.frozen(kw_only=True)
 class UpdatePlan:
     """What an update would do; ``str(plan)`` is a table for people.
 
     Attributes:
+        outboxes: those that the new pipeline does not have.
         warnings: effects that are correct, and that the user may not expect.
         retraction: what is retracted; None: nothing is.
     """
@@ -82,6 +114,7 @@ class UpdatePlan:
     computations: Sequence[ComputationFate]
     warnings: Sequence[str] = ()
     retraction: Retraction | None = None
+    outboxes: Sequence[LeftOutbox] = ()
 
     @property
     def kept(self) -> dict[str, str]:
@@ -97,12 +130,30 @@ class UpdatePlan:
         """The computations of which something is lost."""
         return [each for each in self.computations if each.losses]
 
+    @property
+    def unsent(self) -> list[str]:
+        """The labels of sinks for which rows wait that nobody could send."""
+        return [each.sink for each in self.outboxes if each.rows and not each.is_known]
+
+    def sent(self, allow_loss: Collection[str]) -> list[str]:
+        """The labels of sinks that take what waits for them before the job goes over.
+
+        Args:
+            allow_loss: as for `check`: what waits for these is not sent.
+        """
+        return [
+            each.sink
+            for each in self.outboxes
+            if each.rows and each.is_known and each.sink not in allow_loss
+        ]
+
     def check(self, allow_loss: Collection[str], *, is_begun: bool = False) -> None:
         """Refuse to lose what may not be lost.
 
         Args:
-            allow_loss: names of computations, old or new, whose state may be lost; and of transforms of which some of
-                what they have emitted may stay, although it was to be retracted.
+            allow_loss: names of computations, old or new, whose state may be lost; of transforms of which some of what
+                they have emitted may stay, although it was to be retracted; and of sinks for which what waits need not
+                be sent.
             is_begun: whether the job has begun to retract it.
 
         Raises:
@@ -112,6 +163,7 @@ class UpdatePlan:
         names = {name for each in self.computations for name in (each.name, each.before)}
         remaining = [] if self.retraction is None else self.retraction.remaining
         names |= {label for each in remaining for label in each.gone}
+        names |= {each.sink for each in self.outboxes}
         unknown = sorted({*allow_loss} - names)
         if unknown:
             raise PipelineError(
@@ -133,6 +185,13 @@ class UpdatePlan:
             raise UpdateRefusedError(
                 f"the update of job {self.job!r} would lose state", detail=str(self), hint=hint
             )
+        if unsent := [label for label in self.unsent if label not in allowed]:
+            raise UpdateRefusedError(
+                f"rows wait for {', '.join(map(repr, unsent))} of job {self.job!r}, and would never be sent",
+                detail=str(self),
+                hint="let the former pipeline run until nothing waits; or give it as former=, so that they are sent "
+                f"before; or name what need not be sent: allow_loss={unsent}",
+            )
         # What has expired since the job has begun to retract has been retracted before.
         stuck = (
             [] if is_begun else [each for each in remaining if not allowed.issuperset(each.gone)]
@@ -150,6 +209,7 @@ class UpdatePlan:
         """The update for the store, by which the job becomes this spec."""
         gone = () if self.retraction is None else self.retraction.emptied
         emptied = [each.table for each in gone]
+        emptied += [each.table for each in self.outboxes if each.is_dropped]
         return JobUpdate(
             spec=spec, kept=self.kept, version=self.version, counts=self.counts, emptied=emptied
         )
@@ -165,10 +225,48 @@ class UpdatePlan:
                 for each in self.computations
                 for reason in each.reasons
             ),
+            *(f"  {each}" for each in self.outboxes),
             *([] if self.retraction is None else self.retraction.lines()),
             *(f"  note: {warning}" for warning in self.warnings),
         ]  # fmt: skip
         return "\n".join(lines)
+
+
+def left_outboxes(
+    job: str, lanes: Sequence[LaneStatus], new: PipelineGraph, former: PipelineGraph | None
+) -> list[LeftOutbox]:
+    """The outboxes of a job that a new pipeline does not have, or divides otherwise.
+
+    Args:
+        job: its name.
+        lanes: of the job.
+        new: the pipeline that it is to run, with its outboxes.
+        former: the one that it has run, with its outboxes; None: it is not known.
+    """
+    had = {} if former is None else former.sinks()
+    before = {table.name: (label, sink.lanes) for label, (table, sink) in had.items()}
+    after = {table.name: sink.lanes for table, sink in new.sinks().values()}
+    found = []
+    for name in dict.fromkeys([*(lane.outbox for lane in lanes), *before]):
+        label, lanes_before = before.get(name, (None, after.get(name, 0)))
+        # Where the lanes are others, changes of one key may be in another one than those before.
+        first = 0 if lanes_before != after.get(name, 0) else lanes_before
+        left = [lane for lane in lanes if lane.outbox == name and lane.number >= first]
+        rows = sum(lane.waiting for lane in left)
+        if name in after and not rows:
+            continue
+        plain = name.removeprefix(f"{SCHEMA}.").removeprefix(f"{job}/")
+        known_as = next((lane.sink for lane in left if lane.sink), plain)
+        found.append(
+            LeftOutbox(
+                sink=label or known_as,
+                table=TableSpec(name=name, columns={LANE: int, SIGN: int}, is_outbox=True),
+                rows=rows,
+                is_known=label is not None,
+                is_dropped=name not in after,
+            )
+        )
+    return found
 
 
 def plan_update(

@@ -5,7 +5,7 @@ others go on above it, so it can be stopped anywhere and go on later as if nothi
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
@@ -27,13 +27,20 @@ from runners.millwheel.model.requests import Request
 from runners.millwheel.store import port
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec
-from runners.millwheel.versions.job_versions import OpenedJob, Update, open_version, plan_version
+from runners.millwheel.versions.job_versions import (
+    OpenedJob,
+    Sinks,
+    Update,
+    open_version,
+    plan_version,
+)
 from runners.millwheel.versions.update import Fate, UpdatePlan
 from runners.millwheel.wire.messages import Acknowledge, Deliver
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.relay.relays import Relays
 from runners.testing.manual_clock import ManualClock
 from runners.testing.simulator.backups import Backups
 from runners.testing.simulator.balancer import balance
@@ -255,7 +262,7 @@ class SimulatedCluster:
         self.spec = self.spec_of(graph)
         planned = plan_version(self.store, self.spec, self.plan, update)
         assert planned is not None
-        opened = open_version(self.store, self.spec, self.plan, update, lambda _: None)
+        opened = open_version(self.store, self.spec, self.plan, update, lambda _: None, self._send)
         kept = {each.name for each in planned.computations if each.fate is Fate.KEPT}
         if opened.plan.retirement is not None:
             self._run_former(opened)
@@ -270,6 +277,15 @@ class SimulatedCluster:
     def is_retracting(self) -> bool:
         """Whether the job is at a version that retracts, on its way to another pipeline."""
         return self.plan.retirement is not None
+
+    def _send(self, sinks: Sinks) -> None:
+        """Send what waits for sinks that go."""
+
+        def wait(delay_s: float) -> None:
+            self.clock.advance(round(delay_s * 1_000))
+
+        with closing(Relays(self.store, JOB, sinks, self.clock)) as relays:
+            relays.flush(60.0, wait)
 
     def _run_former(self, opened: OpenedJob) -> None:
         self._graph, self.plan, job = opened.plan.graph, opened.plan, opened.job

@@ -7,7 +7,8 @@ import attrs
 from dataflow.sink import LANE, SIGN, VALUE, Batching
 from dataflow.table import TableSpec, TableWrite
 from runners.errors import StoreError
-from runners.millwheel.store.port import Fenced, Store
+from runners.millwheel.store.port import Fenced, JobRow, JobUpdate, Store
+from runners.relay.job_outboxes import outbox_name
 from runners.relay.outbox import PARTIAL, TAKEN, LanePlace, OutboxBatch, TakenLane
 from runners.testing.store_conformance.world import (
     HIGH,
@@ -22,7 +23,7 @@ from runners.testing.store_conformance.world import (
 )
 
 OUTBOX = TableSpec(
-    name="dataflow_outbox.conformance/sink",
+    name=outbox_name(JOB, "sink"),
     columns={LANE: int, SIGN: int, VALUE: bytes},
     is_outbox=True,
 )
@@ -142,6 +143,75 @@ def check_owners_write_to_one_outbox(connect: StoreFactory) -> None:
         of_range = [value for value in left if value.startswith(name)]
         expect_equal(of_range, [name + b"%d" % each for each in range(3)], "the rows of a range")
     expect_equal(len(left), 6, "how many rows have left")
+
+
+def check_what_waits_is_seen(connect: StoreFactory) -> None:
+    """How many rows wait in each lane, how far the sink is, and since when and why a lane fails until it does not."""
+    store, owner = _opened(connect)
+    expect_equal(store.read_lanes(JOB), [], "lanes of an outbox that nobody has used")
+    expect_equal(store.read_lanes("nobody"), [], "lanes of no job")
+    _append(owner, (0, 1, b"a"), (1, 1, b"b"))
+    expect_equal(_seen(store), [(0, 1, None), (1, 1, None)], "what waits before anything is sent")
+    lane = store.take_lane(FIRST)
+    store.next_batch(lane, 0)
+    expect_equal(_seen(store), [(0, 1, 0), (1, 1, None)], "what waits while a batch is in flight")
+    store.next_batch(lane, 1)
+    expect_equal(_seen(store), [(0, 0, 1), (1, 1, None)], "what waits behind a batch")
+    store.note_failure(FIRST, "one")
+    store.note_failure(FIRST, "another")
+    store.note_failure(SECOND, "one")
+    store.note_failure(SECOND, None)
+    first, second = store.read_lanes(JOB)
+    expect_equal(second.failure, None, "the failure of a lane that is sent again")
+    failure = first.failure
+    assert failure is not None
+    expect_equal((failure.tries, failure.reason), (2, "another"), "the failure of a lane")
+    expect(failure.since_us <= failure.last_us, "a lane has failed last before it did first")
+    expect_equal(first.outbox, OUTBOX.name, "the table of a lane")
+    store.reset_job(JOB)
+    expect_error(StoreError, lambda: store.note_failure(FIRST, "late"), "a failure of no job")
+
+
+def check_an_outbox_whose_rows_go_has_new_lanes(connect: StoreFactory) -> None:
+    """A sink that comes back after an update has dropped its outbox is sent everything, under another name."""
+    store, owner = _opened(connect)
+    _append(owner, *[(0, 1, b"a")] * 5)
+    before = store.take_lane(FIRST)
+    store.next_batch(before, 0)
+    store.next_batch(before, 1)
+    _updated(store, [], emptied=[OUTBOX])
+    expect_equal(store.read_lanes(JOB), [], "lanes of an outbox that is gone")
+    expect_equal(store.next_batch(before, 1), TAKEN, "the next batch of a lane that is gone")
+    _updated(store, [OUTBOX])
+    _append(Owner(store, LOW), (0, 1, b"b"))
+    lane = store.take_lane(FIRST)
+    expect(lane.writer != before.writer, "a sink that comes back has the lane of the former one")
+    _expect_batch(store, lane, 0, 1, [(1, b"b")])
+
+
+def _updated(
+    store: Store, tables: Sequence[TableSpec], emptied: Sequence[TableSpec] = ()
+) -> JobRow:
+    job = store.read_job(JOB)
+    assert job is not None
+    spec = job_spec()
+    return store.update_job(
+        JobUpdate(
+            spec=attrs.evolve(
+                spec,
+                tables=[*spec.tables, *tables],
+                fingerprint=f"version {job.version + 1}",
+            ),
+            kept={name: name for name in job.computations},
+            version=job.version,
+            counts=store.count_state(JOB),
+            emptied=emptied,
+        )
+    )
+
+
+def _seen(store: Store) -> list[tuple[int, int, int | None]]:
+    return [(each.number, each.waiting, each.delivered) for each in store.read_lanes(JOB)]
 
 
 def _opened(connect: StoreFactory) -> tuple[Store, Owner]:

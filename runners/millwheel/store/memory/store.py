@@ -102,8 +102,17 @@ from runners.millwheel.store.port import (
     StateCounts,
     TakenRange,
 )
+from runners.relay.job_outboxes import SCHEMA
 from runners.relay.memory_outbox import MemoryOutbox
-from runners.relay.outbox import AT_ONCE, LanePlace, OutboxBatch, PartialBatch, Taken, TakenLane
+from runners.relay.outbox import (
+    AT_ONCE,
+    LanePlace,
+    LaneStatus,
+    OutboxBatch,
+    PartialBatch,
+    Taken,
+    TakenLane,
+)
 from runners.system_clock import SystemClock
 
 
@@ -124,7 +133,9 @@ class MemoryStore:
         self._jobs: dict[str, StoredJob] = {}
         self._tables: dict[str, StoredTable] = {}
         self._troubles = MemoryTroubles()
-        self._outbox = MemoryOutbox("memory", lambda name: self._tables[name].rows)
+        self._outbox = MemoryOutbox(
+            "memory", lambda name: self._tables[name].rows, self._clock.now_us
+        )
         # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
         # of an earlier incarnation can fit the next one.
         self._tokens = itertools.count(1)
@@ -158,6 +169,19 @@ class MemoryStore:
         """How many rows of a lane are not known to be delivered."""
         with self._lock:
             return self._outbox.count_waiting(place)
+
+    def note_failure(self, place: LanePlace, reason: str | None) -> None:
+        """Keep that a lane cannot be sent; None: it can."""
+        with self._lock:
+            self._job(place.job)
+            self._outbox.note_failure(place, reason)
+
+    def read_lanes(self, job: str) -> Sequence[LaneStatus]:
+        """The lanes of a job's sinks, and what waits in them."""
+        with self._lock:
+            names = [each.name for each in tables_of(self._tables, job)]
+            outboxes = [name for name in names if name.startswith(f"{SCHEMA}.")]
+            return [lane for each in outboxes for lane in self._outbox.status(job, each)]
 
     def incarnation(self) -> str:
         """Always the same: it ends with the process."""
@@ -202,6 +226,8 @@ class MemoryStore:
                 check_own(job.spec.job, update.emptied, self._own(job.spec.job, update.emptied))
                 add_tables(self._tables, update.spec)
                 empty_tables(self._tables, update)
+                for table in update.emptied:
+                    self._outbox.forget_outbox(job.spec.job, table.name)
                 job = self._jobs[update.spec.job] = updated_job(
                     job, update, self._tokens, self._clock.monotonic_ms()
                 )

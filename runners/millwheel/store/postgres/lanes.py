@@ -14,20 +14,24 @@ from psycopg import Connection, sql
 
 from dataflow.sink import LANE, Batching
 from dataflow.table import Row, TableSpec
-from runners.millwheel.store.guards import unknown_job
+from runners.millwheel.store.guards import escape_text, unknown_job
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import OUTBOX_ID, table_identifier
+from runners.relay.job_outboxes import SCHEMA, outbox_name
 from runners.relay.outbox import (
     AT_ONCE,
     PARTIAL,
     TAKEN,
+    LaneFailure,
     LanePlace,
+    LaneStatus,
     OutboxBatch,
     PartialBatch,
     Taken,
     TakenLane,
 )
+from windowing.timestamps import to_timestamp_us
 
 
 @attrs.frozen
@@ -91,20 +95,86 @@ class LaneVerbs(JobReads):
 
         return self._transact(work, is_one_statement=True)
 
+    def note_failure(self, place: LanePlace, reason: str | None) -> None:
+        """Keep that a lane cannot be sent; None: it can."""
+        self._transact(lambda opened: _note_failure(opened, place, reason))
 
-def _take(connection: Connection[Any], place: LanePlace) -> TakenLane:
+    def read_lanes(self, job: str) -> Sequence[LaneStatus]:
+        """The lanes of a job's sinks, and what waits in them."""
+        return self._transact(lambda opened: _read_lanes(opened, job))
+
+
+def delete_lanes(connection: Connection[Any], job_id: int, job: str, outbox: str) -> None:
+    """Forget the lanes of an outbox whose rows go: the ids of its rows may begin anew.  Inside a transaction.
+
+    Args:
+        connection: to the store.
+        job_id: the number of the job.
+        job: its name.
+        outbox: the name of the table.
+    """
+    # By the names of sinks: a lane need not know its outbox, if a former version has taken it last.
+    for number, sink in connection.execute(QUERIES["read_lane_names"], {"job_id": job_id}):
+        if outbox_name(job, sink) == outbox:
+            connection.execute(QUERIES["delete_lane"], {"lane_id": number})
+
+
+def _note_failure(connection: Connection[Any], place: LanePlace, reason: str | None) -> None:
+    if reason is None:
+        parameters = {"job": place.job, "sink": place.sink, "lane": place.number}
+        connection.execute(QUERIES["forget_lane_failure"], parameters)
+        return
+    number, _ = _locked_lane(connection, place)
+    parameters = {"lane_id": number, "reason": escape_text(reason)}
+    connection.execute(QUERIES["note_lane_failure"], parameters)
+
+
+def _read_lanes(connection: Connection[Any], job: str) -> list[LaneStatus]:
+    connection.execute(QUERIES["allow_scans"])
+    rows = connection.execute(QUERIES["read_lanes"], {"name": job})
+    return [
+        LaneStatus(
+            outbox=f"{SCHEMA}.{outbox}",
+            sink=sink,
+            number=lane,
+            waiting=waiting,
+            oldest_us=oldest and to_timestamp_us(oldest),
+            delivered=delivered,
+            failure=reason
+            and LaneFailure(
+                since_us=to_timestamp_us(since),
+                last_us=to_timestamp_us(last),
+                tries=tries,
+                reason=reason,
+            ),
+        )
+        for outbox, sink, lane, waiting, oldest, delivered, since, last, tries, reason in rows
+    ]
+
+
+def _locked_lane(connection: Connection[Any], place: LanePlace) -> tuple[int, str]:
     job = connection.execute(QUERIES["keep_job"], {"name": place.job}).fetchone()
     if job is None:
         raise unknown_job(place.job)
-    parameters = {"job_id": job[0], "sink": place.sink, "lane": place.number}
+    parameters = {
+        "job_id": job[0],
+        "sink": place.sink,
+        "lane": place.number,
+        "outbox": place.outbox.name.rpartition(".")[2],
+    }
     connection.execute(QUERIES["add_lane"], parameters)
     number, writer = _row(connection, "lock_lane", parameters)
+    return int(number), str(writer)
+
+
+def _take(connection: Connection[Any], place: LanePlace) -> TakenLane:
+    number, writer = _locked_lane(connection, place)
     before = _state(connection, number)
     after = attrs.evolve(before, version=before.version + 1, token=before.token + 1)
     _write(connection, number, after)
     return TakenLane(
         place=place,
-        writer=str(writer),
+        writer=writer,
         token=after.token,
         number=after.number,
         is_in_flight=after.is_in_flight,

@@ -62,6 +62,8 @@ _TYPES: Mapping[Any, tuple[str, type[PackedArray]]] = {
 _NAME_BYTES_MAX = 63
 #: The column of an outbox that orders its rows.
 OUTBOX_ID = "dataflow_id"
+#: When a row of an outbox came.
+OUTBOX_AT = "dataflow_at"
 
 _RESERVED_SCHEMAS = frozenset({"dataflow", "information_schema", "pg_catalog", "pg_toast"})
 
@@ -121,7 +123,13 @@ def ensure_table(connection: Connection[Any], table: TableSpec) -> PlacedTable:
         schema, name, kind, persistence = found
         _refuse_other_kind(table, kind, persistence)
         columns = connection.execute(QUERIES["read_columns"], {"quoted_name": quoted_name})
-        _refuse_other_shape(table, columns.fetchall())
+        shape = columns.fetchall()
+        _refuse_other_shape(table, shape)
+        if table.is_outbox and all(each != OUTBOX_AT for each, *_ in shape):
+            # Of a version that noted no times; its rows wait since now, as far as anybody knows.
+            connection.execute(
+                sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(identifier, _AT_COLUMN)
+            )
         return PlacedTable(schema=schema, name=name, is_created=False)
     schema, name = _split(table.name)
     if schema is None:
@@ -388,11 +396,16 @@ def _create(identifier: sql.Identifier, table: TableSpec) -> sql.Composed:
         parts.append(sql.SQL("PRIMARY KEY ({})").format(keys))
     if table.is_outbox:
         parts.append(
-            sql.SQL("{0} bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY ({1}, {0})").format(
-                sql.Identifier(OUTBOX_ID), sql.Identifier(LANE)
+            sql.SQL("{0} bigint GENERATED ALWAYS AS IDENTITY, {2}, PRIMARY KEY ({1}, {0})").format(
+                sql.Identifier(OUTBOX_ID), sql.Identifier(LANE), _AT_COLUMN
             )
         )
     return sql.SQL("CREATE TABLE {} ({})").format(identifier, sql.SQL(", ").join(parts))
+
+
+_AT_COLUMN = sql.SQL("{} timestamptz NOT NULL DEFAULT clock_timestamp()").format(
+    sql.Identifier(OUTBOX_AT)
+)
 
 
 def _split(name: str) -> tuple[str | None, str]:
@@ -444,8 +457,10 @@ def _refuse_other_shape(table: TableSpec, found: Sequence[tuple[str, str, bool]]
     columns = {name: type_name for name, type_name, _ in found}
     key = {name for name, _, is_key in found if is_key}
     wanted = {name: _type(kind)[0] for name, kind in table.columns.items()}
-    if table.is_outbox and columns.pop(OUTBOX_ID, None) == "bigint" and columns == wanted:
-        return
+    if table.is_outbox and columns.pop(OUTBOX_ID, None) == "bigint":
+        columns.pop(OUTBOX_AT, None)
+        if columns == wanted:
+            return
     if not table.is_outbox and columns == wanted and key == set(table.key):
         return
     raise TableMismatchError(

@@ -23,6 +23,7 @@ from runners.millwheel.store.postgres.catalog import (
     read_job,
 )
 from runners.millwheel.store.postgres.job_reads import JobReads
+from runners.millwheel.store.postgres.lanes import delete_lanes
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.takeover import lock_fences, move_tokens
 
@@ -117,6 +118,8 @@ def _update(connection: Connection[Any], update: JobUpdate) -> JobRow:
     describe_computations(connection, ids.number, spec)
     add_tables(connection, ids.number, spec)
     empty_tables(connection, ids.number, update)
+    for table in update.emptied:
+        delete_lanes(connection, ids.number, spec.job, table.name)
     connection.execute(
         QUERIES["update_job"],
         {

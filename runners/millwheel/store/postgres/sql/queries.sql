@@ -1059,8 +1059,30 @@ WHERE j.name = %(name)s
 ORDER BY t.last_at DESC, t.place, t.reason;
 
 -- name: add_lane
-INSERT INTO dataflow.lanes (job_id, sink, lane) VALUES (%(job_id)s, %(sink)s, %(lane)s)
-ON CONFLICT (job_id, sink, lane) DO NOTHING;
+INSERT INTO dataflow.lanes AS l (job_id, sink, lane, outbox)
+VALUES (%(job_id)s, %(sink)s, %(lane)s, %(outbox)s)
+ON CONFLICT (job_id, sink, lane) DO UPDATE SET outbox = EXCLUDED.outbox
+WHERE l.outbox IS DISTINCT FROM EXCLUDED.outbox;
+
+-- name: note_lane_failure
+INSERT INTO dataflow.lane_failures AS f (lane_id, reason) VALUES (%(lane_id)s, %(reason)s)
+ON CONFLICT (lane_id) DO UPDATE
+SET reason = EXCLUDED.reason, tries = f.tries + 1, last_at = clock_timestamp();
+
+-- name: forget_lane_failure
+DELETE FROM dataflow.lane_failures f USING dataflow.lanes l JOIN dataflow.jobs j USING (job_id)
+WHERE f.lane_id = l.lane_id AND (j.name, l.sink, l.lane) = (%(job)s, %(sink)s, %(lane)s);
+
+-- name: read_lanes
+-- Lanes of a job's sinks, and what waits in them.
+SELECT outbox, sink, lane, waiting, oldest, delivered, failing_since, failed_at, tries, reason
+FROM dataflow.sink_status WHERE job = %(name)s ORDER BY outbox, lane;
+
+-- name: read_lane_names
+SELECT lane_id, sink FROM dataflow.lanes WHERE job_id = %(job_id)s;
+
+-- name: delete_lane
+DELETE FROM dataflow.lanes WHERE lane_id = %(lane_id)s;
 
 -- name: lock_lane
 SELECT lane_id, writer FROM dataflow.lanes

@@ -97,7 +97,7 @@ class World:
 
     def opened(self, build: Build, update: Update | None) -> OpenedJob:
         spec, execution = self._planned(build)
-        return open_version(self.store, spec, execution, update, lambda _: None)
+        return open_version(self.store, spec, execution, update, lambda _: None, lambda _: None)
 
     def update(self, *allow_loss: str) -> Update:
         return Update(retract_removed=True, former=self.old, allow_loss=allow_loss)

@@ -88,7 +88,7 @@ def kept_parts(old: Build, new: Build, name: str = "sum") -> list[str]:
 def opened(build: Build, store: MemoryStore, update: Update | None = None) -> list[str]:
     execution, messages = planned(build), list[str]()
     spec = job_spec("job", "streaming", execution, splits_desired=1, ranges_per_grouping=1)
-    open_version(store, spec, execution, update, messages.append)
+    open_version(store, spec, execution, update, messages.append, lambda _: None)
     return messages
 
 
