@@ -6,7 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import dataflow as df
 from runners.direct import DirectRunner
@@ -16,6 +18,7 @@ from runners.registry import open_store
 from runners.streaming import StreamingRunner, Update
 from runners.streaming.job_thread import StreamingJob
 from tests.streaming_jobs import read_on
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
@@ -145,3 +148,65 @@ def test_a_paused_stream_is_updated_when_it_runs_again(
         before = shown(store.read_table(sums))
     assert before
     assert expected == sorted([*rows_of(result, "totals"), *before])
+
+
+def test_what_waits_for_a_sink_that_is_removed_is_sent_before(
+    lines: Path, store_dsn: str, spark_master: str
+) -> None:
+    """While its server lets nobody in, rows wait, which is seen; when it does again, the update sends them."""
+    with psycopg.connect(store_dsn, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE elsewhere")
+        other = make_conninfo(store_dsn, dbname="elsewhere")
+        job = started(_beside(lines, other), store_dsn, spark_master, records_per_second=400)
+        assert isinstance(job, StreamingJob)
+        try:
+            read_on(job, RECORDS // 8)
+            admin.execute("ALTER DATABASE elsewhere ALLOW_CONNECTIONS false")
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'elsewhere'"
+            )
+
+            def is_failing() -> bool:
+                found = admin.execute(
+                    "SELECT reason FROM dataflow.sink_status WHERE waiting > 0 AND tries > 0 AND oldest < now()"
+                ).fetchall()
+                return bool(found) and "not currently accepting connections" in found[0][0]
+
+            until(is_failing)
+            job.pause()
+            job.wait_until_finish()
+            rows = rows_of(job, "here")
+            update = {"former": built(_beside(lines, other), DirectRunner())}
+            new = _beside(lines, None)
+            with pytest.raises(UpdateRefusedError, match=r"allow_loss=\['elsewhere'\]"):
+                started(new, store_dsn, spark_master, update=Update())
+            admin.execute("ALTER DATABASE elsewhere ALLOW_CONNECTIONS true")
+            job = started(new, store_dsn, spark_master, update=Update(**update))
+            with psycopg.connect(other) as opened:
+                sent = opened.execute("SELECT * FROM there").fetchall()
+            assert shown(sent) == rows
+            assert admin.execute("SELECT * FROM dataflow.sink_status").fetchall() == []
+        finally:
+            assert isinstance(job, StreamingJob)
+            job.cancel()
+            admin.execute("DROP DATABASE elsewhere WITH (FORCE)")
+
+
+def _beside(path: Path, other: str | None) -> Build:
+    """The rows of one grouping, in the store and perhaps in another database."""
+
+    def build(p: df.Pipeline) -> None:
+        rows = (
+            p
+            | "read"
+            >> df.ReadFromCsv(path, event_time=lambda each: float(each["time"]), max_disorder=60)
+            | "pair" >> df.Map(lambda each: (each["user"], int(each["value"])))
+            | "windows" >> df.WindowInto(df.FixedWindows(60))
+            | "sums" >> df.CombinePerKey(sum)
+            | "row" >> df.Map(row)
+        )
+        rows | "here" >> df.WriteToPostgres("here", columns=COLUMNS)
+        if other is not None:
+            rows | "elsewhere" >> df.WriteToPostgres("there", columns=COLUMNS, dsn=other)
+
+    return build

@@ -33,6 +33,7 @@ from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec, OldSnapshot, RangeSpec, SplitsChange, Store
+from runners.relay.outbox import LaneFailure, LaneStatus
 from runners.stored.framing import Format, writing
 from runners.stored.metrics import encode_metrics
 from runners.system_clock import SystemClock
@@ -823,3 +824,47 @@ def test_a_mistaken_command_names_the_others_as_they_are_written(
 
     assert "move" in printed
     assert "Verb" not in printed
+
+
+def test_what_waits_for_sinks_is_shown_and_check_refuses_a_lane_that_fails_for_long(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_job(store)
+    assert main(["sinks", "scores"]) == 0
+    assert capsys.readouterr().out == "nothing has waited for a sink of job scores\n"
+    now_us = SystemClock().now_us()
+    quiet = LaneStatus(
+        outbox="dataflow_outbox.scores/topic",
+        sink="topic",
+        number=0,
+        waiting=0,
+        oldest_us=None,
+        delivered=7,
+        failure=None,
+    )
+    reason = "OSError: no route\x1b[2J\nmore"
+    failure = LaneFailure(since_us=now_us - 200_000_000, last_us=now_us, tries=40, reason=reason)
+    failing = attrs.evolve(
+        quiet, number=1, waiting=12_345, oldest_us=now_us - 200_000_000, failure=failure
+    )
+    lanes = [quiet, failing]
+    monkeypatch.setattr(store, "read_lanes", lambda job: lanes if job == "scores" else [])
+
+    assert main(["sinks", "scores"]) == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.split() == ["topic", "0", "0", "-", "7", "-"]
+    assert "12,345" in second
+    assert "first failed 3 minutes ago, 40 times" in second
+    assert "OSError: no route" in second
+    assert "\x1b" not in second
+    assert "more" not in second
+    assert main(["check"]) == 0, "a sink that is restarted"
+    capsys.readouterr()
+
+    lanes[1] = attrs.evolve(failing, failure=attrs.evolve(failure, since_us=now_us - 301_000_000))
+    assert main(["check"]) == 2
+    out, error = capsys.readouterr()
+    assert "lane 1 of topic in job scores, for which 12,345 rows wait" in out
+    assert "sinks of 1 of 1 jobs have failed for five minutes or longer" in error
+    store.finish_job("scores")
+    assert main(["check"]) == 0
