@@ -19,8 +19,9 @@ OLD_SNAPSHOT_S = 60.0
 
 
 def check_formats(store: Store, _: argparse.Namespace) -> None:
-    """Print a line for each job, and what running it with this version would do; and a line for each old snapshot and each
-    lane of a sink that has failed for long.
+    """Print a line for each job, and what running it with this version would do.
+
+    And a line for each old snapshot, and for each lane of a sink that has failed for long.
 
     Args:
         store: whose jobs are listed.

@@ -5,6 +5,7 @@ In this order: the sources, the shape of the plan, that it can be pickled, the s
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import attrs
@@ -188,14 +189,8 @@ def prepare(
         found = store.read_job(options.job)
         if found is not None:
             look(found)
-        opened = open_version(
-            store,
-            spec,
-            execution,
-            update,
-            print_line,
-            lambda sinks: send_all(store, options.job, sinks),
-        )
+        send = partial(send_all, store, options.job)
+        opened = open_version(store, spec, execution, update, print_line, send)
     job, is_next = opened.job, opened.plan is execution
     if not is_next:
         shipped = ShippedPlan.of(opened.plan, options.log_level)

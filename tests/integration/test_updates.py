@@ -176,12 +176,12 @@ def test_what_waits_for_a_sink_that_is_removed_is_sent_before(
             job.pause()
             job.wait_until_finish()
             rows = rows_of(job, "here")
-            update = {"former": built(_beside(lines, other), DirectRunner())}
+            former = built(_beside(lines, other), DirectRunner())
             new = _beside(lines, None)
             with pytest.raises(UpdateRefusedError, match=r"allow_loss=\['elsewhere'\]"):
                 started(new, store_dsn, spark_master, update=Update())
             admin.execute("ALTER DATABASE elsewhere ALLOW_CONNECTIONS true")
-            job = started(new, store_dsn, spark_master, update=Update(**update))
+            job = started(new, store_dsn, spark_master, update=Update(former=former))
             with psycopg.connect(other) as opened:
                 sent = opened.execute("SELECT * FROM there").fetchall()
             assert shown(sent) == rows

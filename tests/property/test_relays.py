@@ -220,6 +220,31 @@ def test_a_rule_that_is_broken_is_noticed(broken: dict[str, Any]) -> None:
         law()
 
 
+@pytest.mark.parametrize(("number", "words"), [(0, "lost what it had"), (9, "earlier moment")])
+def test_a_sink_or_a_store_of_an_earlier_moment_ends_the_relay(number: int, words: str) -> None:
+    """Nothing is sent, as it might be there twice or never."""
+    rows, sink = Rows(), ModelSink()
+    place = LanePlace(job="job", sink="sink", outbox=outbox_of("outbox", sink), number=0)
+    outbox = MemoryOutbox("run", lambda _: rows)
+
+    def relay() -> LaneRelay:
+        return LaneRelay(
+            outbox, sink, place, lambda _, lane: ModelWriter(sink, lane), ManualClock()
+        )
+
+    rows[0] = (0, 1, dumps("first"))
+    first = relay()
+    assert first.step() == 1
+    assert first.step() == 0
+    (lane,) = sink.state.values()
+    changes, lane.number = list(lane.changes), number
+    rows[1] = (0, 1, dumps("second"))
+    with pytest.raises(SinkError) as caught:
+        relay().step()
+    assert words in str(caught.value)
+    assert lane.changes == changes
+
+
 #: What happens to a lane: so many changes, or so many milliseconds.
 HAPPENINGS = st.lists(
     st.one_of(
