@@ -64,11 +64,14 @@ class Lane:
             and after a job was begun anew (``fresh=True``).
         number: of the lane, from 0.
         title: job, sink and lane, for messages.
+        delivered: the number of the last batch that the relay knows to be delivered; 0: none.  For a sink that keeps no
+            number (`AtLeastOnce` in its name): `SinkWriter.fence` returns it.
     """
 
     writer: str
     number: int
     title: str
+    delivered: int = 0
 
 
 class SinkWriter(ABC):
@@ -87,7 +90,7 @@ class SinkWriter(ABC):
             token: higher than that of every writer of this lane before.
 
         Returns:
-            The number of the last batch that the sink has; 0: none.
+            The number of the last batch that the sink has; 0: none.  Of a sink that keeps none: `Lane.delivered`.
 
         Raises:
             SinkFencedError: the lane was fenced with this token or a higher one.
@@ -115,8 +118,9 @@ class SinkWriter(ABC):
 class Sink(ABC, Generic[InT_contra]):
     """A system that elements are written to exactly once.  Instances are pickled with the pipeline.
 
-    A sink that cannot keep a number together with its rows is not one: what it is given may be given to it again, and
-    it says so by its name.
+    A sink that cannot keep a number together with its rows is given a batch again whose outcome is not known, with the
+    same number and the same changes: it says *at least once* by its name, and sends writer, number and index of each
+    change along, so that a receiver can know it again.
     """
 
     @property

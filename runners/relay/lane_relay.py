@@ -114,12 +114,18 @@ class LaneRelay:
 
     def _take(self) -> None:
         lane = self._outbox.take_lane(self.place)
+        delivered = lane.number - lane.is_in_flight
         writer = self._writer = self._open(
-            self._sink, Lane(writer=lane.writer, number=self.place.number, title=str(self.place))
+            self._sink,
+            Lane(
+                writer=lane.writer,
+                number=self.place.number,
+                title=str(self.place),
+                delivered=delivered,
+            ),
         )
         number = writer.fence(lane.token)
-        possible = {lane.number, lane.number - 1} if lane.is_in_flight else {lane.number}
-        if number not in possible:
+        if number not in {delivered, lane.number}:
             raise _other_number(lane, number)
         self._lane, self._delivered = lane, number
 

@@ -128,6 +128,41 @@ def test_the_sink_has_every_change_once_and_in_order(
     run_world(data, batching=batching)
 
 
+class KeepsNoNumber(ModelWriter):
+    """A writer of a sink that keeps neither number nor token, but what it is sent with each change."""
+
+    def fence(self, token: int) -> int:
+        self.sink.between("before the fence")
+        return self.lane.delivered
+
+    def write(self, number: int, changes: Sequence[SinkChange]) -> None:
+        known = [
+            SinkChange((number, index, change.value), change.sign)
+            for index, change in enumerate(changes)
+        ]
+        super().write(number, known)
+
+
+def run_at_least_once(data: st.DataObject, **parts: Any) -> None:
+    """Let things happen, and check that the sink has everything once, for whoever knows changes again."""
+    world = World(data, **{"writer": KeepsNoNumber, **parts})
+    for _ in range(data.draw(st.integers(1, 12))):
+        world.act()
+    world.settle()
+    known: dict[tuple[int, int], SinkChange] = {}
+    for sent in world.sink.changes:
+        number, index, value = sent.value
+        change = SinkChange(value, sent.sign)
+        assert known.setdefault((number, index), change) == change
+    # The first of each came in order, whatever came again.
+    assert list(known.values()) == world.appended
+
+
+@given(st.data())
+def test_a_sink_that_keeps_no_number_has_every_change_at_least_once(data: st.DataObject) -> None:
+    run_at_least_once(data)
+
+
 class _DeletesBeforeTheAnswer(LaneRelay):
     def _step(self, *, is_last: bool) -> int:
         del is_last
@@ -191,6 +226,40 @@ class _ChoosesAnew(MemoryOutbox):
         return lane
 
 
+class _BelievesThatItArrived(KeepsNoNumber):
+    def fence(self, token: int) -> int:
+        return self.lane.delivered + 1
+
+
+class _BeginsAnew(KeepsNoNumber):
+    def fence(self, token: int) -> int:
+        return 0
+
+
+class _NumbersAnew(MemoryOutbox):
+    """A batch that was taken and not delivered has another number for the next relay."""
+
+    def take_lane(self, place: LanePlace) -> TakenLane:
+        state = self._lanes.get((place.job, place.sink, place.number))
+        if state is not None and state.in_flight:
+            state.number += 1
+        return super().take_lane(place)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"relay": _DeletesBeforeTheAnswer},
+        {"writer": _BelievesThatItArrived},
+        {"writer": _BeginsAnew},
+        {"outbox": _NumbersAnew},
+    ],
+    ids=lambda broken: next(iter(broken.values())).__name__,
+)
+def test_a_rule_of_at_least_once_that_is_broken_is_noticed(broken: dict[str, Any]) -> None:
+    _is_noticed(run_at_least_once, broken)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
@@ -205,6 +274,10 @@ class _ChoosesAnew(MemoryOutbox):
     ids=lambda broken: next(iter(broken.values())).__name__,
 )
 def test_a_rule_that_is_broken_is_noticed(broken: dict[str, Any]) -> None:
+    _is_noticed(run_world, broken)
+
+
+def _is_noticed(run: Callable[..., None], broken: dict[str, Any]) -> None:
     @settings(
         max_examples=2_000,
         phases=[Phase.generate],
@@ -214,7 +287,7 @@ def test_a_rule_that_is_broken_is_noticed(broken: dict[str, Any]) -> None:
     )
     @given(st.data())
     def law(data: st.DataObject) -> None:
-        run_world(data, **broken)
+        run(data, **broken)
 
     with pytest.raises((AssertionError, SinkError)):
         law()
