@@ -65,6 +65,7 @@ from dataflow.io.arrival import ARRIVAL_TIME
 from dataflow.io.avro_files import ReadFromAvro
 from dataflow.io.create import Create, Read
 from dataflow.io.csv_files import ReadFromCsv
+from dataflow.io.http.transform import ReceiveHttp
 from dataflow.io.impulse import Impulse
 from dataflow.io.json_lines import ReadFromJsonLines
 from dataflow.io.kafka.read import ReadFromKafka
@@ -85,6 +86,7 @@ from dataflow.lake.delta_sink import WriteToDelta
 from dataflow.lake.delta_source import ReadFromDelta
 from dataflow.lake.iceberg_sink import WriteToIceberg
 from dataflow.lake.iceberg_source import ReadFromIceberg
+from dataflow.message_writes.http import WriteToHttp
 from dataflow.message_writes.nats import WriteToNats
 from dataflow.message_writes.redis import WriteToRedis
 from dataflow.metrics import (
@@ -359,6 +361,7 @@ __all__ = [
     "ReadFromRedis",
     "ReadFromText",
     "ReadModifyWriteStateSpec",
+    "ReceiveHttp",
     "RecordIds",
     "Reify",
     "Repeatedly",
@@ -430,6 +433,7 @@ __all__ = [
     "WriteToAvro",
     "WriteToCsv",
     "WriteToDelta",
+    "WriteToHttp",
     "WriteToIceberg",
     "WriteToJsonLines",
     "WriteToKafka",

@@ -1,0 +1,1 @@
+"""Requests of HTTP as input, and as output."""
