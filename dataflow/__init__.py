@@ -114,6 +114,10 @@ from dataflow.set_aside import SetAside
 from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
 from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitChanges, SplitStatus
+from dataflow.spark.data_sources import ReadFromSparkDataSource, spark_data_source
+from dataflow.spark.frames import ReadFromSpark
+from dataflow.spark.inbox import ReadFromSparkInbox, SparkInbox
+from dataflow.spark.results import collect_to_spark
 from dataflow.table import ColumnType
 from dataflow.times import duration, instant
 from dataflow.transforms.batch_elements import BatchElements
@@ -359,6 +363,9 @@ __all__ = [
     "ReadFromParquet",
     "ReadFromPostgres",
     "ReadFromRedis",
+    "ReadFromSpark",
+    "ReadFromSparkDataSource",
+    "ReadFromSparkInbox",
     "ReadFromText",
     "ReadModifyWriteStateSpec",
     "ReceiveHttp",
@@ -387,6 +394,7 @@ __all__ = [
     "Source",
     "SourceBatch",
     "SourceReader",
+    "SparkInbox",
     "SplitChanges",
     "SplitStatus",
     "Sum",
@@ -446,6 +454,7 @@ __all__ = [
     "associative",
     "col",
     "collect",
+    "collect_to_spark",
     "duration",
     "instant",
     "merge_overlapping",
@@ -455,4 +464,5 @@ __all__ = [
     "on_window_merge",
     "parse_options",
     "ptransform_fn",
+    "spark_data_source",
 ]
