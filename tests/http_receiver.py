@@ -6,6 +6,7 @@ A lazy one answers before a request is on the disk, as none may.
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import dataflow as df
 from dataflow.io.http import source as sources
@@ -24,7 +25,8 @@ def main() -> None:
     """Receive until it is killed."""
     folder, port, *lazy = sys.argv[1:]
     if lazy:
-        sources.Spool = LazySpool  # type: ignore[misc]
+        module: Any = sources
+        module.Spool = LazySpool
     source = df.ReceiveHttp(Path(folder), port=int(port))._source
     (split,) = source.splits(1)
     reader = source.open(split, None, fence=1)
