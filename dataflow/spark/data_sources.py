@@ -10,8 +10,8 @@ import attrs
 import pyarrow as pa
 
 from dataflow.errors import InputError, PipelineError
+from dataflow.io.arrow_columns import ArrowField, Columns, arrow_fields
 from dataflow.io.create import Read
-from dataflow.io.parquet_columns import Columns, ParquetField, parquet_fields
 from dataflow.io.record_reader import event_times_us
 from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
@@ -68,7 +68,7 @@ class ReadFromSparkDataSource(OneOutput["Pipeline", Any]):
                 "has them",
             )
         struct = _struct(data_source, schema)
-        fields = () if rows is None else parquet_fields(rows, name)
+        fields = () if rows is None else arrow_fields(rows, name)
         if missing := [field.name for field in fields if field.name not in struct.names]:
             raise PipelineError(
                 f"{name} was given rows={rows!r}, but the data source has no column {missing[0]!r}",
@@ -99,7 +99,7 @@ class SparkDataSourceSource(Source):
     data_source: DataSource
     struct: StructType
     row_type: type | None = None
-    fields: tuple[ParquetField, ...] = ()
+    fields: tuple[ArrowField, ...] = ()
     event_time: Callable[[Any], TimestampLike] | None = None
 
     @property

@@ -9,7 +9,7 @@ import pyarrow as pa
 from dataflow.collecting import collect
 from dataflow.columns import ARROW_TYPES
 from dataflow.errors import PipelineError
-from dataflow.io.parquet_columns import parquet_fields
+from dataflow.io.arrow_columns import arrow_fields
 from dataflow.options import RunnerOptions
 from dataflow.pipeline import PCollection
 from dataflow.rows import is_row_type
@@ -80,7 +80,7 @@ def _table(elements: list[Any], element_type: Any, *, has_schema: bool) -> pa.Ta
 
 
 def _table_of_rows(elements: list[Any], row_type: type) -> pa.Table:
-    fields = parquet_fields(row_type, "collect_to_spark")
+    fields = arrow_fields(row_type, "collect_to_spark")
     columns = zip(*elements, strict=True) if elements else ((),) * len(fields)
     return pa.table(
         {
