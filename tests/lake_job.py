@@ -1,6 +1,6 @@
 """A stream whose sums, which are emitted early and retracted, go to tables of lakes: a driver that tests may kill.
 
-``python -m tests.lake_job CSV STORE FOLDER``: the input, the DSN, and where to.
+``python -m tests.lake_job CSV STORE CATALOGUE FOLDER``: the input, the DSNs, and where to.
 """
 
 import sys
@@ -19,13 +19,13 @@ BATCHING = df.Batching(max_delay_ms=300, max_bytes=1 << 20, max_rows=500)
 ICEBERG_TABLE = "shop.sums"
 
 
-def catalog(store: str, folder: str) -> dict[str, str]:
-    """A catalogue in the Postgres of the store."""
-    address = f"postgresql+psycopg:///?{urlencode(conninfo_to_dict(store))}"
+def catalog(dsn: str, folder: str) -> dict[str, str]:
+    """A catalogue in a Postgres."""
+    address = f"postgresql+psycopg:///?{urlencode(conninfo_to_dict(dsn))}"
     return {"type": "sql", "uri": address, "warehouse": f"file://{folder}/iceberg"}
 
 
-def main(path: Path, store: str, folder: str) -> None:
+def main(path: Path, store: str, catalogue: str, folder: str) -> None:
     """Run the job "lake" to its end."""
     runner = StreamingRunner(
         job="lake", store=store, records_per_second=RECORDS_PER_SECOND, show_progress=False
@@ -40,7 +40,7 @@ def main(path: Path, store: str, folder: str) -> None:
     )
     rows | df.WriteToIceberg(
         ICEBERG_TABLE,
-        catalog=catalog(store, folder),
+        catalog=catalog(catalogue, folder),
         columns=COLUMNS,
         changelog="sign",
         batching=BATCHING,
@@ -49,4 +49,4 @@ def main(path: Path, store: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(Path(sys.argv[1]), *sys.argv[2:])

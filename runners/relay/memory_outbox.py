@@ -46,7 +46,7 @@ class MemoryOutbox:
     Args:
         run: a text that no other run has: the part of a writer's name that differs.
         rows: the rows of the table with a name: by number, with the lane as the first value.
-        now_us: the time, for what is told of failures.
+        now_us: the time since 1970, in microseconds, at which failures are noted.
     """
 
     def __init__(

@@ -165,7 +165,7 @@ def test_an_update_that_looks_at_no_outbox_is_noticed(monkeypatch: pytest.Monkey
         law()
 
 
-def test_the_plan_says_what_waits() -> None:
+def test_the_plan_shows_what_waits() -> None:
     """And the hint names what need not be sent."""
     world = World([1, 2, 3], 0, lambda _: Outcome.DONE)
     with pytest.raises(UpdateRefusedError) as caught:

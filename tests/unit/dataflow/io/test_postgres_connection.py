@@ -58,7 +58,7 @@ _FAILED = 'connection failed: connection to server at "db" (10.0.0.1), port 5432
         (errors.UndefinedTable("FATAL: "), False),
     ],
 )
-def test_a_login_that_is_refused_is_told_from_a_server_that_is_away(
+def test_a_login_that_is_refused_differs_from_a_server_that_is_away(
     error: Exception, expected: bool
 ) -> None:
     assert refuses_login(error) == expected
