@@ -7,12 +7,12 @@ store's adapter writes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from dataflow.errors import PipelineError
+from dataflow.errors import PipelineError, SinkError
 from dataflow.graph import WriteTable
 from dataflow.installed import WRITERS, installed
 from dataflow.io.sinks import Write
@@ -202,10 +202,34 @@ class PostgresTable(Sink[Any]):
         """The key of a row, or the whole row if the table has none."""
         return tuple(element[index] for index in self.table.key_indexes) or element
 
+    def check(self) -> None:
+        """Check that its writer is installed.
+
+        Raises:
+            SinkError: it is not.
+        """
+        _writer_class()
+
     def open(self, lane: Lane) -> SinkWriter:
-        """A writer, of the package that has the store's adapter: it writes tables as the store's are written."""
-        writer: SinkWriter = installed(WRITERS)["postgres"].load()(self, lane)
-        return writer
+        """A writer, of the package that has the store's adapter: it writes tables as the store's are written.
+
+        Raises:
+            SinkError: it is not installed.
+        """
+        return _writer_class()(self, lane)
+
+
+def _writer_class() -> Callable[[PostgresTable, Lane], SinkWriter]:
+    known = installed(WRITERS)
+    if "postgres" not in known:
+        raise SinkError(
+            "nothing is installed that writes to another Postgres",
+            detail=f"no package registers 'postgres' among its entry points {WRITERS!r}",
+            hint="install this package again (pip install .; of a clone, make setup): what it registers is read from "
+            "where it was installed, which is of an older version",
+        )
+    writer: Callable[[PostgresTable, Lane], SinkWriter] = known["postgres"].load()
+    return writer
 
 
 def _refuse_two_manners(pcoll: PCollection[Any], table: TableSpec) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
+from dataflow.errors import SinkError
 from runners.direct import DirectRunner
 from tests.ids import shown
 
@@ -148,3 +149,19 @@ def test_of_two_writers_one_that_takes_rows_back_and_one_that_replaces_them_are_
         df.PipelineError, match="write to the same table, and one of them retracts rows"
     ):
         second | "two" >> df.WriteToPostgres("t", columns=columns, key=["k"])
+
+
+def test_a_writer_that_is_not_installed_is_an_error_before_work_starts_and_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was installed is of an older version than the code."""
+    pipeline = df.Pipeline(DirectRunner())
+    pipeline | df.Create([ROW]) | df.WriteToPostgres("t", columns=COLUMNS, dsn="host=nowhere")
+    ((_, sink),) = pipeline.graph().sinks().values()
+    sink.check()
+    monkeypatch.setattr("dataflow.io.postgres.installed", lambda _: {})
+
+    with pytest.raises(SinkError, match="nothing is installed that writes to another Postgres"):
+        sink.check()
+    with pytest.raises(SinkError, match="install this package again"):
+        pipeline.run()
