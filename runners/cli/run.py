@@ -36,10 +36,10 @@ def run(asked: argparse.Namespace) -> None:
             "--allow-loss, --renamed and --retract-removed are about an update, and none was asked for",
             hint="give --update too; --plan shows what it would do",
         )
-    if asked.former is not None and not asked.retract_removed:
+    if asked.former is not None and not (asked.is_update or asked.plan):
         raise PipelineError(
-            "--former is what --retract-removed needs, and that was not given",
-            hint="give --retract-removed too, or leave --former out",
+            "--former is about an update, and none was asked for",
+            hint="give --update too; --plan shows what it would do",
         )
     pipeline = _pipeline(asked.pipeline, options)
     if asked.plan:
@@ -154,7 +154,8 @@ def add_command(verbs: Any) -> None:
     updates.add_argument(
         "--former",
         metavar="MODULE:PIPELINE",
-        help="the pipeline that the job has run so far, which --retract-removed needs",
+        help="the pipeline that the job has run so far: --retract-removed needs it, and so does what waits for a sink "
+        "that is removed, to be sent",
     )
     parser.set_defaults(do=run, needs_store=False)
 

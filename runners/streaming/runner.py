@@ -204,7 +204,8 @@ class StreamingRunner:
             pipeline: the new version.
             renamed: new names of computations by their old ones.
             retract_removed: see `Update`; what would be retracted is part of the plan.
-            former: the pipeline that the job has run so far; None: nothing is to be retracted.
+            former: the pipeline that the job has run so far; None: nothing is to be retracted, nor sent to sinks that
+                it alone has.
 
         Raises:
             PipelineError: ``renamed`` has a name that is not there.

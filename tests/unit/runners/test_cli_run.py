@@ -84,7 +84,7 @@ def test_a_pipeline_gets_the_runner_of_the_command_line(
         (["{}:pipeline", "--workers", "2"], "runner 'direct' does not have the option workers"),
         (["{}:fails"], "ZeroDivisionError"),
         (["{}:pipeline", "--retract-removed"], "are about an update, and none was asked for"),
-        (["{}:pipeline", "--plan", "--former", "{}:pipeline"], "what --retract-removed needs"),
+        (["{}:pipeline", "--former", "{}:pipeline"], "--former is about an update"),
     ],
 )
 def test_what_cannot_be_run_is_an_error(
