@@ -24,11 +24,17 @@ _PAUSE_MIN_MS, _PAUSE_MAX_MS = 50, 5_000
 
 @attrs.define
 class _Relayed:
+    """A lane, and how it fares.
+
+    Attributes:
+        is_known_to_fail: whether the store may know of a failure, of a former relay too: until something was sent, or
+            there was nothing to send.
+    """
+
     relay: LaneRelay
     pause_ms: int = 0
     not_before_ms: int = 0
     failing_since_ms: int | None = None
-    #: Until it was sent, or had nothing to send, the store may know of a failure of a former relay.
     is_known_to_fail: bool = True
     last_error: Exception | None = None
 
