@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 import dataflow as df
 from dataflow.errors import SinkFencedError
+from dataflow.io.kafka import reader
 from dataflow.io.kafka import writer as writer_module
 from dataflow.io.kafka.clients import KafkaClients
 from dataflow.io.kafka.messages import Mode
@@ -109,7 +110,10 @@ class TestSource(SourceContract):
     splits_max = 1
 
     @pytest.fixture(autouse=True)
-    def _filled(self, broker: Broker) -> None:
+    def _filled(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        # A broker on a busy machine takes its time; what it answers, its end too, is awaited no longer than it takes.
+        monkeypatch.setattr(reader, "FIRST_WAIT_S", 60.0)
+        monkeypatch.setattr(reader, "WAIT_S", 20.0)
         self.broker, self.topic = broker, broker.topic(2)
         broker.fill(self.topic, [b'{"n": %d}' % n for n in range(6)])
         broker.fill(self.topic, [b'{"n": %d}' % n for n in range(6, 9)], partition=1)
