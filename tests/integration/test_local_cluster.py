@@ -123,7 +123,8 @@ def test_a_batch_equals_the_direct_runner(batch: Batch) -> None:
 def sessions(dsn: str) -> int:
     with psycopg.connect(dsn) as connection:
         found = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND backend_type = 'client backend'"
         ).fetchone()
     assert found is not None
     return int(found[0])
