@@ -31,7 +31,7 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
   exit 1
 fi
 
-echo "Making $venv with $("$python" --version): once, some minutes and about one gigabyte."
+echo "Making $venv with $("$python" --version): once, some minutes and about two gigabytes."
 if ! new_enough "$venv/bin/python"; then
   "$python" -m venv --clear "$venv"
 fi
