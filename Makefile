@@ -52,7 +52,7 @@ demo: setup ## Run the flights example: a month in batch, then as a stream, and 
 demo-cdc: setup ## Follow the changes of two tables into totals and sessions while the job is killed, and compare with SQL
 	@$(BIN)/python -m examples.orders_cdc --demo
 
-check: setup ## What to run before every commit; under a minute on two idle cores
+check: setup ## What to run before every commit; a minute and a half on two idle cores
 	@$(MAKE) static
 	@is_red=0; $(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)" || is_red=1; \
 	 echo "checked in $$(($$(date +%s) - $(STARTED_S))) s"; exit $$is_red

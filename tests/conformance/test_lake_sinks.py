@@ -25,6 +25,8 @@ from dataflow.lake.iceberg_writer import IcebergSink, IcebergWriter
 from dataflow.sink import Lane, SinkChange, SinkWriter
 from dataflow.testing.sink_contract import SinkContract, SinkUnderTest, lane_of
 
+pytestmark = pytest.mark.slow
+
 _NAMES = itertools.count()
 TYPES = {"team": str, "At": datetime, "score": int, "paid": Decimal, "tags": list[str]}
 ROWS = [

@@ -20,6 +20,8 @@ from dataflow.source import Source, SourceReader
 from dataflow.testing import assert_that, equal_to
 from dataflow.testing.source_contract import SourceContract
 
+pytestmark = pytest.mark.slow
+
 
 class Sale(NamedTuple):
     shop: str

@@ -33,6 +33,8 @@ from tests.http_server import Target, http_target
 from tests.processes import in_a_group, kill
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 YEAR_US = 366 * 86_400_000_000
 
 

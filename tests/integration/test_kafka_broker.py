@@ -33,6 +33,8 @@ from tests.processes import descendants, in_a_group, kill, workers_of
 from tests.tansu import Tansu, make_topic
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 KAFKA = os.environ.get("DATAFLOW_TEST_KAFKA")
 _NUMBERS = itertools.count()
 #: Topics of a cluster that others use, too.

@@ -25,6 +25,8 @@ from dataflow.testing.source_contract import SourceContract
 from tests.kafka_mock import FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, PRODUCE, MockKafka
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 #: Answers come soon, and a broker that was away is tried again soon.
 QUICK = {"fetch.wait.max.ms": 10, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}
 TOPIC, RESULTS = "orders", "totals"

@@ -30,6 +30,8 @@ from tests.stream_servers import NatsTestServer, running
 from tests.waiting import until
 from windowing.timestamps import US_PER_SECOND
 
+pytestmark = pytest.mark.slow
+
 _NAMES = itertools.count()
 
 

@@ -26,6 +26,8 @@ from tests.effort import by_profile
 from tests.stream_servers import RedisTestServer, running
 from windowing.timestamps import US_PER_SECOND
 
+pytestmark = pytest.mark.slow
+
 _NAMES = itertools.count()
 
 
