@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -37,3 +38,11 @@ def release_snapshots(owner: Hashable) -> None:
         sessions = _exported.pop(owner, [])
     for session in sessions:
         session.close()
+
+
+def _release_all() -> None:
+    for owner in [*_exported]:
+        release_snapshots(owner)
+
+
+atexit.register(_release_all)
