@@ -1,4 +1,4 @@
-"""What installed packages register for the SDK, which imports none of them: entry points, by group and name."""
+"""Entry points of installed packages, by group and name: the SDK imports what is registered when it is asked for."""
 
 from collections.abc import Mapping
 from functools import cache

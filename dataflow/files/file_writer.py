@@ -43,7 +43,7 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is known of a lane.
+    """Token, number and files of a lane, as the object beside its files keeps them.
 
     Attributes:
         lane: job, sink and lane, for people.

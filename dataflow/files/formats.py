@@ -49,7 +49,7 @@ class FileFormat:
     @property
     @abstractmethod
     def columns(self) -> Mapping[str, ColumnType]:
-        """What waits in the outbox, without the name of the file."""
+        """The columns of the outbox, without that of the file's name."""
 
     @abstractmethod
     def row_of(self, element: Any) -> Mapping[str, Any]:
@@ -422,7 +422,7 @@ def json_line(element: Any, *, is_object: bool = False) -> bytes:
 
 
 def signed_json(sign: str) -> Callable[[bytes, int], bytes]:
-    """What puts a member with the sign of a change first into an object.
+    """A function that puts a member with the sign of a change first into a JSON object.
 
     Args:
         sign: the name of the member.

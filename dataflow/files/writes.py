@@ -29,7 +29,7 @@ from dataflow.files.formats import (
     text_line,
 )
 from dataflow.files.places import place_of
-from dataflow.io.extras import require_fastavro
+from dataflow.io.extras import require
 from dataflow.io.sinks import Write
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
@@ -415,7 +415,7 @@ class WriteToAvro(WriteToFiles):
         **options: Any,
     ) -> None:
         super().__init__(path, **options)
-        require_fastavro("WriteToAvro")
+        require("fastavro", "avro", "WriteToAvro")
         check_types("WriteToAvro", columns, changelog)
         self._format = AvroFormat(
             suffix=".avro", types=dict(columns), compression=compression, sign=changelog

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import attrs
 
 from dataflow.errors import InputError, PipelineError
-from dataflow.io.extras import require_fastavro
+from dataflow.io.extras import require
 from dataflow.io.files import FileSource, Paths, ReadFromFiles
 from dataflow.io.record_reader import RecordReader, event_times_us
 from dataflow.io.text_files import FileSplit
@@ -207,7 +207,7 @@ class ReadFromAvro(ReadFromFiles[T]):
     source_class = AvroSource
 
     def __init__(self, path: Paths, *, rows: type[T] | None = None, **options: Any) -> None:
-        require_fastavro("ReadFromAvro")
+        require("fastavro", "avro", "ReadFromAvro")
         if rows is not None and not (isinstance(rows, type) and is_row_type(rows)):
             raise PipelineError(
                 f"ReadFromAvro needs a row type, not {rows!r}",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from dataflow.errors import PipelineError
-from dataflow.io.extras import require_deltalake
+from dataflow.io.extras import require
 from dataflow.io.sinks import Write
 from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.delta_writer import DeltaSink
@@ -58,7 +58,7 @@ class WriteToDelta(PTransform[PCollection[Any], None]):
         storage_options: Mapping[str, str] | None = None,
         configuration: Mapping[str, str] | None = None,
     ) -> None:
-        require_deltalake("WriteToDelta")
+        require("deltalake", "delta", "WriteToDelta")
         key = (key,) if isinstance(key, str) else tuple(key)
         _check(columns, key, changelog, shards, partition_by)
         self._sink = DeltaSink(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import ArrivalTime
-from dataflow.io.extras import require_deltalake
+from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_table import DeltaPlace
@@ -259,7 +259,7 @@ class ReadFromDelta(ReadFromParquet[T]):
         max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         **options: Any,
     ) -> None:
-        require_deltalake("ReadFromDelta")
+        require("deltalake", "delta", "ReadFromDelta")
         super().__init__(table_uri, max_ahead=max_ahead, **options)
         assert isinstance(self._source, DeltaSource)
         if version is not None and changes:

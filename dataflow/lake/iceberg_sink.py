@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dataflow.io.extras import require_pyiceberg
+from dataflow.io.extras import require
 from dataflow.io.sinks import Write
 from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
 from dataflow.lake.iceberg_writer import IcebergSink
@@ -49,7 +49,7 @@ class WriteToIceberg(PTransform[PCollection[Any], None]):
         batching: Batching = LAKE_BATCHING,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        require_pyiceberg("WriteToIceberg")
+        require("pyiceberg", "iceberg", "WriteToIceberg")
         check_table_name("WriteToIceberg", table)
         self._sink = IcebergSink(
             place=IcebergPlace(catalog=dict(catalog), table=table),

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import ArrivalTime
-from dataflow.io.extras import require_pyiceberg
+from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_source import POLL
@@ -217,7 +217,7 @@ class ReadFromIceberg(ReadFromParquet[T]):
         max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         **options: Any,
     ) -> None:
-        require_pyiceberg("ReadFromIceberg")
+        require("pyiceberg", "iceberg", "ReadFromIceberg")
         check_table_name("ReadFromIceberg", table)
         super().__init__(table, max_ahead=max_ahead, **options)
         assert isinstance(self._source, IcebergSource)

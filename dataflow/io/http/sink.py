@@ -66,7 +66,7 @@ class AtLeastOnceHttp(Sink[Any]):
 
     @property
     def columns(self) -> dict[str, ColumnType]:
-        """What decides on the lane, and the element as bytes."""
+        """The columns of the outbox: the key of the lane, and the element as bytes."""
         return {"lane_key": str, "body": bytes}
 
     @property
@@ -75,7 +75,7 @@ class AtLeastOnceHttp(Sink[Any]):
         return self.changelog is not None
 
     def lane_key(self, element: Any) -> str:
-        """What the user says; else the element."""
+        """The key that the user's function gives; without one, the element itself."""
         key: str = element[0]
         return key
 

@@ -64,7 +64,7 @@ class RedisSink(Sink[Any]):
 
     @property
     def columns(self) -> dict[str, ColumnType]:
-        """What decides on the lane, and names and values of the fields by turns."""
+        """The columns of the outbox: the key of the lane, and names and values of the fields by turns."""
         return {"lane_key": str, "fields": list[bytes]}
 
     @property
@@ -73,7 +73,7 @@ class RedisSink(Sink[Any]):
         return self.changelog is not None
 
     def lane_key(self, element: Any) -> str:
-        """What the user says; else the fields."""
+        """The key that the user's function gives; without one, the fields themselves."""
         key: str = element[0]
         return key
 
