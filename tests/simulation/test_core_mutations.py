@@ -21,6 +21,7 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Fence, RangeId
 from runners.millwheel.model.production import Production
@@ -133,6 +134,7 @@ def scan_before_moving_the_token(patch: Patch) -> None:
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
         store._reach()
         inner = store._shared.inner
@@ -141,7 +143,7 @@ def scan_before_moving_the_token(patch: Patch) -> None:
         # Long enough for somebody to commit in between.
         for _ in range(20):
             store._sync(SyncPoint.BEFORE_TAKEOVER)
-        taken = inner.acquire(job, range_ids, owner, version)
+        taken = inner.acquire(job, range_ids, owner, version, cause)
         store._sync(SyncPoint.AFTER_TAKEOVER)
         return {each: attrs.evolve(scanned[each], row=taken[each].row) for each in range_ids}
 

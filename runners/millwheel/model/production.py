@@ -16,6 +16,7 @@ from dataflow.table import TableWrite
 from runners.core.ground import dead_letters
 from runners.core.ground.cells import LateArrival
 from runners.core.panes.late import late_text
+from runners.millwheel.model.events import UNKNOWN
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.signals import SignalMark
@@ -175,10 +176,12 @@ class Reshape:
         keys: what the ranges cover from here on; None: nothing any more.
         handover_with: the range that keeps its place.  The others belong to its owner until the handover has ended,
             because what was sent before is still addressed by the former bounds.
+        reason: why, for people.
     """
 
     keys: Mapping[RangeId, KeyRange | None]
     handover_with: RangeId
+    reason: str = UNKNOWN.reason
 
     @property
     def others(self) -> list[RangeId]:

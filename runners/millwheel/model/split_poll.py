@@ -10,7 +10,7 @@ from typing import Self
 
 import attrs
 
-from dataflow.source import Backlog, SourceBatch
+from dataflow.source import Backlog, SourceBatch, SplitStatus
 
 
 @attrs.frozen(kw_only=True)
@@ -21,11 +21,16 @@ class SplitPoll:
         polled_us: when it was.
         record_us: when a poll last had a record, also one that was set aside; None: none has, as far as is known.
         backlog: what was still to be read after it, as the source knows it; None: it does not.
+        idle_since_us: the first poll by this owner since when its reader has said each time that the split is idle;
+            None: it does not say so, whether or not it has records.
+        is_finished: whether its reader has said that nothing will ever come.
     """
 
     polled_us: int
     record_us: int | None = None
     backlog: Backlog | None = None
+    idle_since_us: int | None = None
+    is_finished: bool = False
 
     @classmethod
     def of(cls, batch: SourceBatch, now_us: int, *, before: Self | None = None) -> Self:
@@ -36,8 +41,18 @@ class SplitPoll:
             now_us: the processing time, in microseconds since 1970.
             before: the last poll before it; None: there was none.
         """
-        had_us = now_us if batch.records else None
-        return cls(polled_us=now_us, record_us=had_us, backlog=batch.backlog).following(before)
+        idle_since_us = None
+        if batch.status is SplitStatus.IDLE:
+            known_us = None if before is None else before.idle_since_us
+            idle_since_us = now_us if known_us is None else known_us
+        poll = cls(
+            polled_us=now_us,
+            record_us=now_us if batch.records else None,
+            backlog=batch.backlog,
+            idle_since_us=idle_since_us,
+            is_finished=batch.status is SplitStatus.FINISHED,
+        )
+        return poll.following(before)
 
     def following(self, before: Self | None) -> Self:
         """This poll, which knows when the split last had a record before it, perhaps with another owner.

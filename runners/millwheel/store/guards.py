@@ -8,6 +8,7 @@ MillWheel, section 6.2 (single writer).
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
@@ -23,6 +24,7 @@ from runners.errors import (
     TableMissingError,
     TableOwnedError,
 )
+from runners.millwheel.model.events import JobEvent
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import (
@@ -237,6 +239,27 @@ def escaped_dead(letter: StoredDeadLetter) -> StoredDeadLetter:
         traceback=escape_text(letter.traceback),
         contents=escape_text(letter.contents),
     )
+
+
+def escaped_event(event: JobEvent) -> JobEvent:
+    """An event with text that every store can keep."""
+    return attrs.evolve(
+        event,
+        who=None if event.who is None else escape_text(event.who),
+        subject=None if event.subject is None else escape_text(event.subject),
+        reason=escape_text(event.reason),
+        details=_escaped(event.details),
+    )
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape_text(value)
+    if isinstance(value, Mapping):
+        return {escape_text(str(name)): _escaped(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(each) for each in value]
+    return value
 
 
 def check_names(spec: JobSpec) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Literal, Protocol
 import attrs
 
 from dataflow.table import Row, TableSpec
+from runners.millwheel.model.events import UNKNOWN, Cause, JobEvent, StoredEvent
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import Checkpoint, Production
@@ -54,7 +55,7 @@ CommitOutcome = Committed | Fenced | Indeterminate
 #: What a job keeps for people: records that came too late, and records that user code could not take.
 KeptKind = Literal["late", "dead"]
 #: What `Store.prune` deletes.
-PRUNED = ("ranges", "owners", "requests", "signals")
+PRUNED = ("ranges", "owners", "requests", "signals", "events")
 #: What the keys of cells begin with that are pages of the state of another cell: of these a store hands out only those
 #: that it is asked for, as there may be any number for one key.
 PAGE_MARK = b"\xfe"
@@ -322,6 +323,36 @@ class OldSnapshot:
     age_s: float
 
 
+@attrs.frozen(kw_only=True)
+class StoredSnapshot:
+    """What the driver of a job knew, as the store has it.
+
+    Attributes:
+        document: JSON; opaque to the store (`runners.observability.evidence.snapshot`).
+        taken_us: when it was taken, by the driver's clock, in microseconds since 1970.
+        age_s: how long ago it was written, by the store's clock, in seconds.
+    """
+
+    document: bytes
+    taken_us: int
+    age_s: float
+
+
+@attrs.frozen(kw_only=True)
+class PendingChannel:
+    """What is durable and not acknowledged on a channel.
+
+    Attributes:
+        pending: how many productions.
+        hold_us: the earliest event time in them, which holds the sender's output watermark.
+        age_s: how long ago the oldest was made, in seconds.
+    """
+
+    pending: int
+    hold_us: int
+    age_s: float
+
+
 class Store(OutboxStore, Protocol):
     """Durable state of jobs, and the outboxes of their sinks.
 
@@ -471,6 +502,42 @@ class Store(OutboxStore, Protocol):
     def read_polls(self, job: str) -> Mapping[RangeId, SplitPoll]:
         """The last polls of a job's splits, as `note_polls` has kept them; none of an unknown job."""
 
+    def note_snapshot(self, job: str, document: bytes, taken_us: int) -> None:
+        """Keep what the driver of a job knows, in place of what was kept; no error if there is no such job.
+
+        It need not survive a crash of the store.
+
+        Args:
+            job: its name.
+            document: JSON.
+            taken_us: when it was taken, by the clock of the caller, in microseconds since 1970.
+        """
+
+    def read_snapshot(self, job: str) -> StoredSnapshot | None:
+        """What the driver of a job knew last; None: nothing is kept, or there is no such job."""
+
+    def note_event(self, job: str, event: JobEvent) -> None:
+        """Keep an event of a job; no error if there is no such job.
+
+        If the connection is lost it may be kept twice.  Events that have a transaction of their own are kept by its
+        verb: `commit` (splits and merges), `acquire`, `update_job`, `finish_job`, `note_troubles` and `send_request`.
+
+        Args:
+            job: its name.
+            event: what has happened.
+        """
+
+    def read_events(self, job: str, most: int = 100) -> Sequence[StoredEvent]:
+        """The last events of a job, the latest first; none of an unknown job.
+
+        Args:
+            job: its name.
+            most: at most so many.
+        """
+
+    def read_pending(self, job: str) -> Mapping[Channel, PendingChannel]:
+        """What is durable and not acknowledged, by channel; of channels with nothing, none; none of an unknown job."""
+
     def read_lanes(self, job: str) -> Sequence[LaneStatus]:
         """The lanes of the job's sinks, also of sinks that it has no more; none of an unknown job."""
 
@@ -520,6 +587,7 @@ class Store(OutboxStore, Protocol):
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
         """Take ranges over from their owners: move every token first, then read.
 
@@ -534,6 +602,7 @@ class Store(OutboxStore, Protocol):
             range_ids: those that are in handover with them are taken as well.
             owner: unique among all workers of the job.
             version: that the worker runs (`JobRow.version`); None: any.
+            cause: why; kept as an event.
 
         Raises:
             JobMismatchError: the job has another version; no token has moved.
@@ -712,7 +781,8 @@ class Store(OutboxStore, Protocol):
         """Delete what the job has left behind and no process will ask for; returns the rows, by `PRUNED` kind.
 
         Ranges that were merged into others, with their channels and fences; former owners of ranges; requests that were
-        answered; signals.  Idempotent, and safe while the job runs.
+        answered; signals; and, whatever their age, all events but the last so many
+        (`runners.millwheel.model.events.EVENTS_MAX`).  Idempotent, and safe while the job runs.
 
         Args:
             job: its name.

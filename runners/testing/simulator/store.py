@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from runners.errors import LostCommitsError, StoreError, StoreUnreachableError
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.model.requests import StoredRequest
@@ -283,12 +284,13 @@ class SimulatedStore:
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
         """Take ranges over."""
         self._sync(SyncPoint.BEFORE_TAKEOVER)
         self._reach()
         self._shared.wait_for(job, range_ids)
-        taken = self._shared.inner.acquire(job, range_ids, owner, version)
+        taken = self._shared.inner.acquire(job, range_ids, owner, version, cause)
         self._sync(SyncPoint.AFTER_TAKEOVER)
         return taken
 

@@ -19,6 +19,7 @@ from runners.testing.store_conformance import (
     changes,
     channel_ends,
     channels,
+    evidence,
     fences,
     formats,
     jobs,
@@ -67,6 +68,7 @@ CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
         signals,
         requests,
         troubles,
+        evidence,
         outboxes,
         not_knowing,
     )

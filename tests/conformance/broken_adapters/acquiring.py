@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.job import read_range
 from runners.millwheel.store.memory.store import MemoryStore
@@ -19,12 +20,13 @@ class ReadsBeforeMovingTheToken(MemoryStore):
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
         with self._lock:
             stored = self._job(job)
             early = {r: read_range(stored, r) for r in range_ids if r in stored.ranges}
         time.sleep(0.001)  # a round trip
-        late = super().acquire(job, range_ids, owner, version)
+        late = super().acquire(job, range_ids, owner, version, cause)
         return {
             range_id: TakenRange(
                 row=taken.row,

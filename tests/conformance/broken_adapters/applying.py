@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from dataflow.table import TableSpec
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.job import StoredJob, StoredTable
@@ -108,8 +109,9 @@ class AsksSendersOnly(MemoryStore):
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
-        found = super().acquire(job, range_ids, owner, version)
+        found = super().acquire(job, range_ids, owner, version, cause)
         delivered = self._jobs[job].delivered
         return {
             range_id: attrs.evolve(

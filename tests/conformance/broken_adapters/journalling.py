@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
@@ -14,9 +15,14 @@ class SortsTheJournal(MemoryStore):
     """Sorts entries as text, which is their order until there are ten."""
 
     def acquire(
-        self, job: str, range_ids: Sequence[RangeId], owner: str, version: int | None = None
+        self,
+        job: str,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
-        taken = super().acquire(job, range_ids, owner, version)
+        taken = super().acquire(job, range_ids, owner, version, cause)
         return {
             each: attrs.evolve(found, journal=sorted(found.journal))
             for each, found in taken.items()

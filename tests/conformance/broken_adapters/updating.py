@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from dataflow.table import TableSpec
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobRow, JobUpdate, TakenRange
@@ -19,8 +20,9 @@ class GivesRangesToOldVersions(MemoryStore):
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
-        return super().acquire(job, range_ids, owner)
+        return super().acquire(job, range_ids, owner, cause=cause)
 
 
 class LeavesOwnersTheirTokens(MemoryStore):

@@ -9,6 +9,7 @@ import attrs
 from dataflow.table import TableSpec
 from runners.core.tables.changelog import Rows
 from runners.errors import TableMismatchError
+from runners.millwheel.model.events import StoredEvent
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.production import (
     Checkpoint,
@@ -74,6 +75,10 @@ class StoredJob:
         ended_ms: when the reign of each such token ended, on the store's clock.
         forgotten_tokens: the last token of each range of which the reign is forgotten.
         polls: the last poll of each split, as its driver has noted it.
+        requested_us: when requests were sent, by their numbers, in microseconds since 1970.
+        events: what has happened, oldest first, without requests.
+        checkpointed_us: when productions were committed, by channel and sequence, in microseconds since 1970.
+        snapshot: what the driver knows, when it was taken, and when it was written, in microseconds since 1970.
     """
 
     spec: JobSpec
@@ -104,6 +109,10 @@ class StoredJob:
     ended_ms: dict[tuple[RangeId, int], int] = attrs.field(factory=dict)
     forgotten_tokens: dict[RangeId, int] = attrs.field(factory=dict)
     polls: Mapping[RangeId, SplitPoll] = attrs.field(factory=dict)
+    requested_us: dict[int, int] = attrs.field(factory=dict)
+    events: list[StoredEvent] = attrs.field(factory=list)
+    checkpointed_us: dict[Channel, dict[int, int]] = attrs.field(factory=dict)
+    snapshot: tuple[bytes, int, int] | None = None
 
 
 @attrs.define
@@ -303,12 +312,13 @@ def apply_metrics(job: StoredJob, counted: Counted) -> None:
     job.metrics.append(counted)
 
 
-def apply_deliveries(job: StoredJob, production: Production) -> None:
+def apply_deliveries(job: StoredJob, production: Production, now_us: int) -> None:
     """Note what was delivered and acknowledged, keep what is sent, and delete what has arrived.
 
     Args:
         job: changed in place.
         production: being committed; sequences that are not above those already noted change nothing.
+        now_us: by the store's clock, in microseconds since 1970.
     """
     for channel, sequence in production.delivered.items():
         if sequence > job.delivered.get(channel, 0):
@@ -316,10 +326,11 @@ def apply_deliveries(job: StoredJob, production: Production) -> None:
             _note(job.origins, channel, production.origins)
     for checkpoint in production.checkpoints:
         job.checkpoints.setdefault(checkpoint.channel, {})[checkpoint.sequence] = checkpoint
+        job.checkpointed_us.setdefault(checkpoint.channel, {})[checkpoint.sequence] = now_us
     for channel, acknowledged in production.acknowledged.items():
         pending = job.checkpoints.get(channel, {})
         for sequence in [number for number in pending if number <= acknowledged]:
-            del pending[sequence]
+            del pending[sequence], job.checkpointed_us[channel][sequence]
         if acknowledged > job.acknowledged.get(channel, 0):
             job.acknowledged[channel] = acknowledged
             _note(job.receipts, channel, production.receipts)
@@ -583,7 +594,7 @@ def forget_requests(job: StoredJob, until_ms: int) -> int:
     }
     job.requests[:] = [each for each in job.requests if each.number not in gone]
     for number in gone:
-        del job.answered_ms[number]
+        del job.answered_ms[number], job.requested_us[number]
     return len(gone)
 
 

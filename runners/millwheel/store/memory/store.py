@@ -24,12 +24,14 @@ from runners.core.panes.late import count_by_transform
 from runners.core.tables.changelog import apply_table_write, check_write
 from runners.core.tables.row_changes import applied
 from runners.errors import StoreError
-from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.events import UNKNOWN, Cause, JobEvent, StoredEvent
+from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.production import Counted, Production
 from runners.millwheel.model.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
+from runners.millwheel.store import events
 from runners.millwheel.store.channel_ends import check_channels, check_receivers
 from runners.millwheel.store.guards import (
     STATISTICS,
@@ -50,6 +52,12 @@ from runners.millwheel.store.guards import (
     is_carried_out,
     unknown_job,
     unknown_range,
+)
+from runners.millwheel.store.memory.evidence import (
+    forget_events,
+    note_event,
+    read_events,
+    read_pending,
 )
 from runners.millwheel.store.memory.job import (
     Kept,
@@ -96,10 +104,12 @@ from runners.millwheel.store.port import (
     JobUpdate,
     KeptKind,
     OldSnapshot,
+    PendingChannel,
     RangeRow,
     ResultTable,
     SplitsChange,
     StateCounts,
+    StoredSnapshot,
     TakenRange,
 )
 from runners.relay.job_outboxes import SCHEMA
@@ -224,6 +234,7 @@ class MemoryStore:
             if not is_carried_out(update, job_row(job)):
                 check_update(update, job_row(job), count_state(job))
                 check_own(job.spec.job, update.emptied, self._own(job.spec.job, update.emptied))
+                event = events.updated(update, job_row(job))
                 add_tables(self._tables, update.spec)
                 empty_tables(self._tables, update)
                 for table in update.emptied:
@@ -231,6 +242,7 @@ class MemoryStore:
                 job = self._jobs[update.spec.job] = updated_job(
                     job, update, self._tokens, self._clock.monotonic_ms()
                 )
+                self._note(job, event)
             return job_row(job)
 
     def change_splits(self, change: SplitsChange) -> Sequence[RangeRow]:
@@ -293,6 +305,8 @@ class MemoryStore:
         with self._lock:
             if job in self._jobs:
                 self._troubles.note(job, troubles, self._clock.now_us())
+                for event in events.failures(troubles):
+                    self._note(self._jobs[job], event)
 
     def read_troubles(self, job: str) -> Sequence[StoredTrouble]:
         """The troubles of a job, the latest first."""
@@ -309,6 +323,41 @@ class MemoryStore:
         """The last polls of the job's splits."""
         with self._lock:
             return self._jobs[job].polls if job in self._jobs else {}
+
+    def note_snapshot(self, job: str, document: bytes, taken_us: int) -> None:
+        """Keep what the driver of the job knows."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs[job].snapshot = document, taken_us, self._clock.now_us()
+
+    def read_snapshot(self, job: str) -> StoredSnapshot | None:
+        """What the driver of the job knew last."""
+        with self._lock:
+            found = self._jobs[job].snapshot if job in self._jobs else None
+            if found is None:
+                return None
+            document, taken_us, written_us = found
+            age_s = (self._clock.now_us() - written_us) / 1_000_000
+            return StoredSnapshot(document=document, taken_us=taken_us, age_s=age_s)
+
+    def note_event(self, job: str, event: JobEvent) -> None:
+        """Keep an event."""
+        with self._lock:
+            if job in self._jobs:
+                self._note(self._jobs[job], event)
+
+    def _note(self, job: StoredJob, event: JobEvent) -> None:
+        note_event(job, event, self._clock.now_us())
+
+    def read_events(self, job: str, most: int = 100) -> Sequence[StoredEvent]:
+        """The last events of the job, the latest first."""
+        with self._lock:
+            return read_events(self._jobs[job], most) if job in self._jobs else []
+
+    def read_pending(self, job: str) -> Mapping[Channel, PendingChannel]:
+        """What is not acknowledged, by channel."""
+        with self._lock:
+            return read_pending(self._jobs[job], self._clock.now_us()) if job in self._jobs else {}
 
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """None: memory has one version of everything."""
@@ -342,6 +391,7 @@ class MemoryStore:
             stored = self._job(job)
             check_is_served(job, request, mode=stored.spec.mode, is_finished=stored.is_finished)
             number = stored.requests[-1].number + 1 if stored.requests else 1
+            stored.requested_us[number] = self._clock.now_us()
             stored.requests.append(StoredRequest(number=number, request=request))
             return number
 
@@ -368,6 +418,7 @@ class MemoryStore:
             stored = self._job(job)
             if not stored.is_finished:
                 stored.is_finished, stored.is_drained = True, is_drained
+                self._note(stored, events.finished(is_drained=is_drained))
             for each in list(stored.requests):
                 drains = stored.is_drained and each.request.verb is Verb.DRAIN
                 self.answer_request(job, each.number, DRAINED if drains else FINISHED)
@@ -378,6 +429,7 @@ class MemoryStore:
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
         """Move every token first, then read."""
         with self._lock:
@@ -388,6 +440,8 @@ class MemoryStore:
                     raise unknown_range(job, range_id)
             taken = family(stored, range_ids)
             self._check_taken(stored, taken)
+            former = {range_id: stored.ranges[range_id].owner for range_id in taken}
+            self._note(stored, events.takeover(former, owner, cause))
             for range_id in taken:
                 self._move_token(stored, range_id, owner)
             return {range_id: read_range(stored, range_id) for range_id in taken}
@@ -553,6 +607,7 @@ class MemoryStore:
                 "owners": forget_owners(stored, until_ms),
                 "requests": forget_requests(stored, until_ms),
                 "signals": forget_signals(stored, until_ms, signals_up_to),
+                "events": forget_events(stored),
             }
 
     def statistics(self, job: str) -> Mapping[str, int]:
@@ -619,6 +674,8 @@ class MemoryStore:
         self._apply_progress(job, production)
         apply_record_ids(job, production)
         if production.reshape is not None:
+            owner = job.ranges[production.reshape.handover_with].owner
+            self._note(job, events.reshaped(production.reshape, owner))
             apply_reshape(job, production.reshape, next(self._tokens))
         recorded_ms = self._clock.monotonic_ms()
         for range_id in production.ended_handovers:
@@ -649,7 +706,7 @@ class MemoryStore:
                 timers[key_hash, cell_key, tag, domain] = fire_us
 
     def _apply_deliveries(self, job: StoredJob, production: Production) -> None:
-        apply_deliveries(job, production)
+        apply_deliveries(job, production, self._clock.now_us())
 
     def _apply_progress(self, job: StoredJob, production: Production) -> None:
         for fence in production.fences:

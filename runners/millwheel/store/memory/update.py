@@ -67,9 +67,8 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms
     rows = of_ranges(job.ranges)
 
     def of_owners(found: Mapping[Owner, int]) -> dict[Owner, int]:
-        return {
-            (renamed(at), token): n for (at, token), n in found.items() if at.computation in kept
-        }
+        staying = {each: n for each, n in found.items() if each[0].computation in kept}
+        return {(renamed(range_id), token): n for (range_id, token), n in staying.items()}
 
     reigns = {(each, row.token): row.bundle for each, row in job.ranges.items()}
     born = [each for each in update.spec.ranges if each.range_id.computation not in kept.values()]
@@ -91,6 +90,7 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms
             channel: _sent_on(channel, pending)
             for channel, pending in of_channels(job.checkpoints).items()
         },
+        checkpointed_us=of_channels(job.checkpointed_us),
         delivered=of_channels(job.delivered),
         acknowledged=of_channels(job.acknowledged),
         origins=of_channels(job.origins),

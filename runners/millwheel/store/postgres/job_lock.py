@@ -10,9 +10,7 @@ driver was quicker.
 Not thread-safe: one thread at a time.
 """
 
-import os
 import secrets
-import socket
 import time
 from typing import Any
 
@@ -23,11 +21,10 @@ from runners.millwheel.store.postgres import connection
 from runners.millwheel.store.postgres.outcomes import is_passing, refused
 from runners.millwheel.store.postgres.patience import Backoff
 from runners.millwheel.store.postgres.queries import QUERIES
+from runners.process_name import process_name
 
 #: The server needs a moment to notice that a driver was killed.
 _WAIT_MAX_S = 3.0
-#: Postgres cuts names of sessions off at 63 bytes.
-_HOST_BYTES_MAX = 24
 
 
 class JobLock:
@@ -41,9 +38,8 @@ class JobLock:
 
     def __init__(self, dsn: str, job: str, *, connect_timeout_s: float = 30.0) -> None:
         self._dsn, self._job, self._connect_timeout_s = dsn, job, connect_timeout_s
-        host = socket.gethostname().encode("ascii", "replace")[:_HOST_BYTES_MAX].decode()
         #: The name of this driver's sessions, which another driver's do not have.
-        self._name = f"dataflow driver {host}:{os.getpid()} {secrets.token_hex(4)}"
+        self._name = f"dataflow driver {process_name()} {secrets.token_hex(4)}"
         self._connection: psycopg.Connection[Any] | None = None
         self._has_had_it = False
 

@@ -6,6 +6,7 @@ from typing import Any
 from psycopg import Connection
 from psycopg.rows import dict_row
 
+from runners.millwheel.model.events import EVENTS_MAX
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.guards import STATISTICS
 from runners.millwheel.store.port import PRUNED, KeptKind
@@ -114,6 +115,7 @@ class KeptRowVerbs(JobReads):
                 "older_than_s": older_than_s,
                 "range_ids": Int4Array.of(numbers),
                 "signals_up_to": signals_up_to,
+                "events_max": EVENTS_MAX,
             }
             counts = {"ranges": _delete_retired(opened, found[0], parameters)}
             for kind in PRUNED[1:]:

@@ -13,12 +13,14 @@ from psycopg import Connection
 
 from runners.millwheel.model.requests import DRAINED, FINISHED, Answer, Request, StoredRequest, Verb
 from runners.millwheel.model.signals import Signal
+from runners.millwheel.store import events
 from runners.millwheel.store.guards import (
     check_is_listening,
     check_is_served,
     escape_text,
     unknown_job,
 )
+from runners.millwheel.store.postgres.evidence import insert_event
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
 
@@ -152,11 +154,14 @@ def _answer(connection: Connection[Any], job: str, number: int, answer: Answer) 
 
 
 def _finish(connection: Connection[Any], job: str, *, is_drained: bool) -> None:
-    # The row of the job is locked from here on: a request that is sent now finds it finished.
+    # From here on a request that is sent waits, and finds the job finished.
+    locked = connection.execute(QUERIES["lock_job"], {"name": job}).fetchone()
     parameters = {"name": job, "is_drained": is_drained}
     found = connection.execute(QUERIES["finish_job"], parameters).fetchone()
-    if found is None:
+    if locked is None or found is None:
         raise unknown_job(job)
+    if not locked[3]:
+        insert_event(connection, job, events.finished(is_drained=is_drained))
     for each in _read_requests(connection, job, 0):
         drains = found[0] and each.request.verb is Verb.DRAIN
         _answer(connection, job, each.number, DRAINED if drains else FINISHED)

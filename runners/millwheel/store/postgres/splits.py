@@ -10,7 +10,13 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.guards import check_splits_change, unknown_job
 from runners.millwheel.store.port import RangeRow, SplitsChange
-from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array, TextArray
+from runners.millwheel.store.postgres.arrays import (
+    BoolArray,
+    ByteaArray,
+    Int4Array,
+    Int8Array,
+    TextArray,
+)
 from runners.millwheel.store.postgres.catalog import read_job
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
@@ -76,6 +82,8 @@ def _note(connection: Connection[Any], job: str, polls: Mapping[RangeId, SplitPo
         "backlog_records": Int8Array.of([each.records for each in backlogs]),
         "backlog_bytes": Int8Array.of([each.size_bytes for each in backlogs]),
         "backlog_age_us": Int8Array.of([each.age_us for each in backlogs]),
+        "idle_since_us": Int8Array.of([each.idle_since_us for each in polls.values()]),
+        "are_finished": BoolArray.of([each.is_finished for each in polls.values()]),
     }
     connection.execute(QUERIES["note_polls"], parameters)
 
@@ -89,6 +97,18 @@ def _read(connection: Connection[Any], job: str) -> Mapping[RangeId, SplitPoll]:
             backlog=None
             if records is None and size_bytes is None and age_us is None
             else Backlog(records=records, size_bytes=size_bytes, age_us=age_us),
+            idle_since_us=idle_since_us,
+            is_finished=bool(is_finished),
         )
-        for computation, index, polled_us, record_us, records, size_bytes, age_us in rows
+        for (
+            computation,
+            index,
+            polled_us,
+            record_us,
+            records,
+            size_bytes,
+            age_us,
+            idle_since_us,
+            is_finished,
+        ) in rows
     }

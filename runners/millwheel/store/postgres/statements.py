@@ -5,13 +5,15 @@ first byte of the transaction is on the wire.
 Only statements that have work are made; their order is fixed, fences first.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.key_range import KeyRange
-from runners.millwheel.model.production import CellWrite, Production, TimerWrite
-from runners.millwheel.store.guards import escape_text
+from runners.millwheel.model.production import CellWrite, Production, Reshape, TimerWrite
+from runners.millwheel.store import events
+from runners.millwheel.store.guards import escape_text, escaped_event
 from runners.millwheel.store.postgres.arrays import (
     BoolArray,
     ByteaArray,
@@ -319,10 +321,22 @@ def _reshape(production: Production, ids: JobIds) -> list[Statement]:
             indexes = Int4Array.of([range_id.index for range_id in born])
             parameters = {"range_indexes": indexes, **_bounds(born.values(), head)}
             statements.append((QUERIES["bear_ranges"], parameters))
+        statements.append(_reshaped(reshape, head))
     if production.ended_handovers:
         numbers = [ids.range(range_id).number for range_id in production.ended_handovers]
         statements.append((QUERIES["end_handovers"], {"range_ids": Int4Array.of(numbers)}))
     return statements
+
+
+def _reshaped(reshape: Reshape, head: int) -> Statement:
+    event = escaped_event(events.reshaped(reshape, None))
+    return QUERIES["note_reshaped"], {
+        "range_ids": Int4Array.of([head]),
+        "kinds": TextArray.of([event.kind.value]),
+        "subjects": TextArray.of([event.subject]),
+        "reasons": TextArray.of([event.reason]),
+        "details": TextArray.of([json.dumps(event.details)]),
+    }
 
 
 def _bounds(keys: Collection[KeyRange | None], head: int) -> dict[str, PackedArray]:

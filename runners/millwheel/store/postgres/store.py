@@ -20,6 +20,7 @@ import psycopg
 from dataflow.table import Row, TableSpec
 from runners.core.tables.changelog import check_write
 from runners.errors import StoreError, StoreUnreachableError
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.channel_ends import lost_by
@@ -46,6 +47,7 @@ from runners.millwheel.store.port import (
 from runners.millwheel.store.postgres import catalog, partitions, takeover
 from runners.millwheel.store.postgres.catalog import JobIds
 from runners.millwheel.store.postgres.cells import CellVerbs
+from runners.millwheel.store.postgres.evidence import EvidenceVerbs
 from runners.millwheel.store.postgres.kept_rows import KeptRowVerbs
 from runners.millwheel.store.postgres.lanes import LaneVerbs
 from runners.millwheel.store.postgres.outcomes import Lost
@@ -73,6 +75,7 @@ _Work = Callable[[psycopg.Connection[Any]], _T]
 class PostgresStore(
     RecordIdVerbs,
     CellVerbs,
+    EvidenceVerbs,
     LaneVerbs,
     KeptRowVerbs,
     SignalAndRequestVerbs,
@@ -188,11 +191,12 @@ class PostgresStore(
         range_ids: Sequence[RangeId],
         owner: str,
         version: int | None = None,
+        cause: Cause = UNKNOWN,
     ) -> Mapping[RangeId, TakenRange]:
         """Move every token first, then read; a session that does not release its locks is ended."""
         known = self._ids.get(job)
         if known and known.version == version and known.ranges.keys() >= set(range_ids):
-            taken = self._take_over(known, range_ids, owner, version)
+            taken = self._take_over(known, range_ids, owner, version, cause)
             if taken is not None:
                 return taken
         ids = self._load(job)
@@ -204,17 +208,22 @@ class PostgresStore(
             if found is None:
                 raise unknown_job(job)
             check_version(job, version, found[0].version)
-        taken = self._take_over(ids, range_ids, owner, version)
+        taken = self._take_over(ids, range_ids, owner, version, cause)
         if taken is None:
             raise StoreError(f"job {job} was reset or updated", hint="open the job again")
         return taken
 
     def _take_over(
-        self, ids: JobIds, range_ids: Sequence[RangeId], owner: str, version: int | None
+        self,
+        ids: JobIds,
+        range_ids: Sequence[RangeId],
+        owner: str,
+        version: int | None,
+        cause: Cause,
     ) -> Mapping[RangeId, TakenRange] | None:
         """Take ranges over by numbers that may be those of a job that is gone: then None, and nothing was done."""
         found = self._transact(
-            lambda opened: takeover.take_over(opened, ids, range_ids, owner, version),
+            lambda opened: takeover.take_over(opened, ids, range_ids, owner, version, cause),
             locks=[ids.range(range_id).number for range_id in range_ids],
         )
         if found is None:

@@ -13,10 +13,11 @@ from typing import Any
 from psycopg import Connection
 
 from runners.errors import StoreError
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import Checkpoint, Production
 from runners.millwheel.store.channel_ends import ChannelEnds, check_channels, check_receivers
-from runners.millwheel.store.guards import check_version
+from runners.millwheel.store.guards import check_version, escape_text
 from runners.millwheel.store.port import (
     CommitOutcome,
     Committed,
@@ -45,6 +46,7 @@ def take_over(
     range_ids: Sequence[RangeId],
     owner: str,
     version: int | None,
+    cause: Cause,
 ) -> tuple[JobIds, Mapping[RangeId, TakenRange]] | None:
     """Lock, move the tokens, then read.  Inside a transaction.
 
@@ -54,6 +56,7 @@ def take_over(
         range_ids: the ranges; those in a handover with them are taken too.
         owner: the name of the worker.
         version: of the job that it was started for; None: any.
+        cause: why, for people.
 
     Returns:
         The numbers of the job as of now, and what each range has; None: a range is not, or no longer, there.
@@ -67,7 +70,7 @@ def take_over(
     # An update locks all fences, so the version stays what it is from here on.
     for (stored,) in connection.execute(QUERIES["read_version"], {"job_id": ids.number}):
         check_version(ids.job, version, stored)
-    move_tokens(connection, numbers, owner)
+    move_tokens(connection, numbers, owner, cause)
     return _read(connection, ids.job, numbers)
 
 
@@ -168,16 +171,28 @@ def compact(connection: Connection[Any], ids: JobIds, production: Production) ->
     return Fenced(production.fences[0].range_id)
 
 
-def move_tokens(connection: Connection[Any], numbers: Sequence[int], owner: str | None) -> None:
+def move_tokens(
+    connection: Connection[Any],
+    numbers: Sequence[int],
+    owner: str | None,
+    cause: Cause = UNKNOWN,
+) -> None:
     """Move the tokens, so that every commit of an earlier owner fails.  Under the locks of the fences.
 
     Args:
         connection: to the store.
         numbers: of the ranges.
         owner: the name of the next worker; None: nobody owns them from here on.
+        cause: why it takes them over.
     """
     range_ids = Int4Array.of(numbers)
-    connection.execute(QUERIES["end_reigns"], {"range_ids": range_ids})
+    ended = {
+        "range_ids": range_ids,
+        "owner": owner,
+        "kind": cause.kind,
+        "reason": escape_text(cause.reason),
+    }
+    connection.execute(QUERIES["end_reigns"], ended)
     connection.execute(QUERIES["move_tokens"], {"range_ids": range_ids, "owner": owner})
 
 

@@ -7,7 +7,9 @@ from typing import Any
 from psycopg import Connection
 
 from runners.millwheel.model.troubles import TROUBLES_MAX, StoredTrouble, Trouble, TroubleKind
+from runners.millwheel.store import events
 from runners.millwheel.store.guards import escape_text
+from runners.millwheel.store.postgres.evidence import insert_event
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
 
@@ -35,6 +37,8 @@ def _note(connection: Connection[Any], job: str, troubles: Sequence[Trouble]) ->
             "count": each.count,
         }
         connection.execute(QUERIES["note_trouble"], parameters)
+    for event in events.failures(troubles):
+        insert_event(connection, job, event)
     connection.execute(QUERIES["forget_troubles"], {"name": job, "most": TROUBLES_MAX})
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from runners.millwheel.store import events
 from runners.millwheel.store.guards import check_names, check_update, is_carried_out, unknown_job
 from runners.millwheel.store.port import JobRow, JobUpdate, StateCounts
 from runners.millwheel.store.postgres.arrays import Int4Array, TextArray
@@ -22,6 +23,7 @@ from runners.millwheel.store.postgres.catalog import (
     insert_ranges,
     read_job,
 )
+from runners.millwheel.store.postgres.evidence import insert_event
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.lanes import delete_lanes
 from runners.millwheel.store.postgres.queries import QUERIES
@@ -129,6 +131,7 @@ def _update(connection: Connection[Any], update: JobUpdate) -> JobRow:
             "stored_format": spec.stored_format,
         },
     )
+    insert_event(connection, spec.job, events.updated(update, row))
     found = read_job(connection, spec.job)
     assert found is not None
     return found[0]

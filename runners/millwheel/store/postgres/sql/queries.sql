@@ -350,8 +350,8 @@ WHERE f.range_id = ANY(%(range_ids)b) AND a.pid <> pg_backend_pid();
 
 -- name: end_reigns
 -- Before a token moves: how far its owner came.
-INSERT INTO dataflow.reigns (range_id, token, owner, last_bundle)
-SELECT range_id, token, owner, bundle FROM dataflow.fences
+INSERT INTO dataflow.reigns (range_id, token, owner, last_bundle, successor, kind, reason)
+SELECT range_id, token, owner, bundle, %(owner)s, %(kind)s, %(reason)s FROM dataflow.fences
 WHERE range_id = ANY(%(range_ids)b);
 
 -- name: move_tokens
@@ -427,11 +427,11 @@ WHERE range_id = ANY(%(range_ids)b) AND removed_at IS NULL;
 WITH noted AS (
     INSERT INTO dataflow.split_polls
         (job_id, number, computations, range_indexes, polled_us, record_us, backlog_records, backlog_bytes,
-         backlog_age_us)
+         backlog_age_us, idle_since_us, are_finished)
     SELECT j.job_id, 1 + COALESCE((SELECT p.number FROM dataflow.split_polls p WHERE p.job_id = j.job_id
                                    ORDER BY p.number DESC LIMIT 1), 0),
            %(computations)b, %(range_indexes)b, %(polled_us)b, %(record_us)b, %(backlog_records)b,
-           %(backlog_bytes)b, %(backlog_age_us)b
+           %(backlog_bytes)b, %(backlog_age_us)b, %(idle_since_us)b, %(are_finished)b
     FROM dataflow.jobs j WHERE j.name = %(name)s
     ON CONFLICT (job_id, number) DO NOTHING
     RETURNING job_id, number
@@ -445,8 +445,9 @@ FROM dataflow.jobs j
 CROSS JOIN LATERAL (SELECT * FROM dataflow.split_polls p WHERE p.job_id = j.job_id
                     ORDER BY p.number DESC LIMIT 1) l
 CROSS JOIN LATERAL unnest(l.computations, l.range_indexes, l.polled_us, l.record_us, l.backlog_records,
-                          l.backlog_bytes, l.backlog_age_us)
-    AS s (computation, range_index, polled_us, record_us, backlog_records, backlog_bytes, backlog_age_us)
+                          l.backlog_bytes, l.backlog_age_us, l.idle_since_us, l.are_finished)
+    AS s (computation, range_index, polled_us, record_us, backlog_records, backlog_bytes, backlog_age_us,
+          idle_since_us, is_finished)
 WHERE j.name = %(name)s;
 
 -- name: read_job
@@ -722,6 +723,8 @@ WITH mine AS MATERIALIZED (
     DELETE FROM dataflow.reigns WHERE range_id IN (SELECT range_id FROM mine)
 ), fences AS (
     DELETE FROM dataflow.fences WHERE range_id IN (SELECT range_id FROM mine)
+), events AS (
+    DELETE FROM dataflow.job_events WHERE job_id = %(job_id)s
 )
 DELETE FROM dataflow.jobs WHERE job_id = %(job_id)s;
 
@@ -968,6 +971,18 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone;
 
+-- name: forget_events
+-- All but the last ones, which are so many.
+WITH gone AS (
+    DELETE FROM dataflow.job_events e
+    WHERE e.job_id = %(job_id)s AND e.event_id <= (
+        SELECT l.event_id FROM dataflow.job_events l WHERE l.job_id = %(job_id)s
+        ORDER BY l.event_id DESC OFFSET %(events_max)s LIMIT 1
+    )
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
+
 -- name: statistics
 -- Row counts of a job by kind, named as in guards.STATISTICS.
 WITH channels AS (
@@ -1114,3 +1129,46 @@ DELETE FROM dataflow.lane_batches WHERE lane_id = %(lane_id)s AND version < %(ve
 -- All transactions before the first number have ended; all that will be given a number yet are not before the second.
 SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint
 FROM pg_current_snapshot() s;
+
+-- name: note_event
+INSERT INTO dataflow.job_events (job_id, kind, actor, who, subject, reason, details)
+SELECT job_id, %(kind)s, %(actor)s, %(who)s, %(subject)s, %(reason)s, %(details)s::jsonb
+FROM dataflow.jobs WHERE name = %(name)s;
+
+-- name: note_reshaped
+-- Of a commit: by the worker that has the range.
+INSERT INTO dataflow.job_events (job_id, kind, actor, who, subject, reason, details)
+SELECT c.job_id, (%(kinds)b)[1], 'worker', f.owner, (%(subjects)b)[1], (%(reasons)b)[1], (%(details)b)[1]::jsonb
+FROM dataflow.ranges r JOIN dataflow.computations c USING (computation_id) JOIN dataflow.fences f USING (range_id)
+WHERE r.range_id = ANY(%(range_ids)b);
+
+-- name: read_events
+SELECT e.kind, e.actor, e.who, e.subject, e.reason, e.details, e.at
+FROM dataflow.readable_events e
+WHERE e.job = %(name)s
+ORDER BY e.at DESC
+LIMIT %(most)s;
+
+-- name: read_pending
+-- What is durable and not acknowledged on each channel, and how old it is.
+SELECT sender_range_id, receiver_range_id, count(*), min(min_timestamp_us),
+       extract(epoch FROM clock_timestamp() - min(created_at))::float8
+FROM {productions}
+GROUP BY sender_range_id, receiver_range_id;
+
+-- name: note_snapshot
+WITH noted AS (
+    INSERT INTO dataflow.job_snapshots (job_id, number, taken_at, document)
+    SELECT j.job_id, 1 + COALESCE((SELECT p.number FROM dataflow.job_snapshots p WHERE p.job_id = j.job_id
+                                   ORDER BY p.number DESC LIMIT 1), 0),
+           dataflow.instant(%(taken_us)s), %(document)s::jsonb
+    FROM dataflow.jobs j WHERE j.name = %(name)s
+    ON CONFLICT (job_id, number) DO NOTHING
+    RETURNING job_id, number
+)
+DELETE FROM dataflow.job_snapshots p USING noted n
+WHERE p.job_id = n.job_id AND p.number BETWEEN n.number - 4 AND n.number - 1;
+
+-- name: read_snapshot
+SELECT s.document::text, (extract(epoch FROM s.taken_at) * 1000000)::bigint, extract(epoch FROM s.age)::float8
+FROM dataflow.snapshot_status s WHERE s.job = %(name)s;
