@@ -14,7 +14,8 @@ from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import attrs
 
@@ -63,6 +64,13 @@ MetricValues = Mapping[MetricOf, Any]
 STRINGS_MAX = 1_000
 
 
+class Board(Protocol):
+    """Numbers that another thread or process reads."""
+
+    def __setitem__(self, item: int, number: int, /) -> None:
+        """Write one of them."""
+
+
 @attrs.define
 class Running:
     """What runs in this context.
@@ -71,11 +79,19 @@ class Running:
         label: of the transform whose user code runs; empty between two transforms.
         job: that runs in this process; empty where it has no name, or runs elsewhere.
         updates: what it has counted; None: nobody collects it.
+        board: where whoever watches this process looks for the number of the label, as its first item; None: nobody
+            does.
+        numbers: of labels on the board; 0: of none of them.
+        elements: an iterator over the elements that user code is called for just now, and how many they were; None: not
+            known.
     """
 
     label: str = ""
     job: str = ""
     updates: Updates | None = None
+    board: Board | None = None
+    numbers: Mapping[str, int] = MappingProxyType({})
+    elements: tuple[Iterator[object], int] | None = None
 
 
 #: None: nothing has run in this context.
@@ -106,9 +122,14 @@ class RunningAs:
     def __enter__(self) -> None:
         now = self._now = RUNNING.get() or running()
         self._outer, now.label = now.label, self._label
+        if now.board is not None:
+            now.board[0] = now.numbers.get(self._label, 0)
 
     def __exit__(self, *ignored: object) -> None:
-        self._now.label = self._outer
+        now = self._now
+        now.label, now.elements = self._outer, None
+        if now.board is not None:
+            now.board[0] = now.numbers.get(self._outer, 0)
 
 
 @contextmanager

@@ -63,6 +63,8 @@ class RunnerOptions(TypedDict, total=False):
     value_bytes_max: int
     balance: bool
     gather: bool
+    evidence: bool
+    show_keys: bool
     keep_late: DurationLike | None
     keep_dead: DurationLike | None
     records_per_second: float | None

@@ -40,6 +40,7 @@ def open_store(
     *,
     incarnation: str | None = None,
     connect_timeout_s: float = 30.0,
+    statement_timeout_ms: int = 0,
     waits: Callable[[str], None] = lambda _: None,
 ) -> Store:
     """A store that is connected to when it is first used, and has passed its checks and has the current schema then.
@@ -48,6 +49,7 @@ def open_store(
         dsn: of a Postgres.
         incarnation: the only one to work with (`Store.incarnation`); None: whichever is there.
         connect_timeout_s: how long to wait for a server that is starting up, in seconds.
+        statement_timeout_ms: how long one statement may take; 0: as long as it likes.
         waits: called with the reason, each time that something without an effect so far is tried again.
 
     Raises, at its first use:
@@ -56,7 +58,11 @@ def open_store(
         UnsuitableStoreError: it cannot keep the guarantees, or its schema is newer than this code.
     """
     return PostgresStore(
-        dsn, incarnation=incarnation, connect_timeout_s=connect_timeout_s, waits=waits
+        dsn,
+        incarnation=incarnation,
+        connect_timeout_s=connect_timeout_s,
+        statement_timeout_ms=statement_timeout_ms,
+        waits=waits,
     )
 
 

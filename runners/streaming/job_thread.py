@@ -34,16 +34,20 @@ from runners.millwheel.control.discovery import SplitDiscovery
 from runners.millwheel.control.housekeeping import Housekeeper, Retention
 from runners.millwheel.master.balancer import Balancer
 from runners.millwheel.master.load_policy import PolicyOptions
-from runners.millwheel.master.master import Master
+from runners.millwheel.master.master import Master, has_begun
 from runners.millwheel.master.placement_policy import PlacementOptions
 from runners.millwheel.master.request_desk import RequestDesk
 from runners.millwheel.master.slots import MasterStatistics
 from runners.millwheel.master.witness import Witness
+from runners.millwheel.model.events import EventKind
 from runners.millwheel.model.guarantees import check_guarantees
 from runners.millwheel.model.troubles import Trouble
+from runners.millwheel.store.port import Store
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.observability.evidence.snapshot_taker import SnapshotTaker
+from runners.process_name import process_name
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
 from runners.spark.driver_log import driver_log
@@ -53,6 +57,7 @@ from runners.spark.prepared_job import PreparedJob
 from runners.spark.session import driver_host
 from runners.spark.shipped_code import spark_gave_up
 from runners.spark.sink_relay import SinkRelay
+from runners.streaming.evidence_writer import STATEMENT_TIMEOUT_MS, EvidenceWriter
 from runners.streaming.split_watcher import SplitWatcher
 from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
@@ -123,6 +128,8 @@ class StreamingJob:
         self._switch: Switch | None = None
         self._retractions = 0
         self._is_over = False
+        #: The restart of the store after which it begins again.
+        self._restarted_by: str | None = None
         self._state = PipelineState.CANCELLED
         self._failure: BaseException | None = None
         self._statistics: MasterStatistics | None = None
@@ -348,6 +355,7 @@ class StreamingJob:
                 _LOG.warning(
                     "job %s begins again from its store: %s", self._prepared.job.job, error
                 )
+                self._restarted_by = str(error)
             else:
                 return
             assert self._witness is not None
@@ -358,6 +366,12 @@ class StreamingJob:
                 raise
 
     def _supervise(self) -> None:
+        """Run the job once, from its store: until it is done, or to stop, or fails.
+
+        Raises:
+            StoreRestartedError: the store is not the one that it was begun with.
+            DataflowError: what has made the job fail.
+        """
         keys = JobKeys.generate()
         host = driver_host(self._context)
         transport, log = ZmqTransport(keys, own_host(host)), driver_log(host)
@@ -381,41 +395,21 @@ class StreamingJob:
             log=log.target(job.job),
         )
         spark_job = _SparkJob(self._context, launch, self._workers)
-        try:
-            with (
-                StoreReader(
-                    open_store(self._prepared.dsn, incarnation=self._prepared.incarnation),
-                    job.job,
-                    master,
-                    desk,
-                    self._housekeeper(master),
-                ) as reader,
-                SplitWatcher(
-                    lambda: open_store(self._prepared.dsn, incarnation=self._prepared.incarnation),
-                    job.job,
-                    master,
-                    SplitDiscovery(job, self._prepared.plan, self._clock),
-                ) as watcher,
-                ProgressDisplay(
-                    f"streaming {job.job}", unit="records", show=self._show_progress
-                ) as progress,
-                SinkRelay(self._prepared) as relay,
-            ):
-                is_done = self._lead(
-                    master, desk, spark_job, _Helpers(reader, watcher, relay), progress
-                )
-                while is_done and not (relay.is_flushed() or self._cancelled.wait(_FLUSH_LOOK_S)):
-                    pass
-                is_done = is_done and not self._cancelled.is_set()
-        except StoreRestartedError:
-            # Its workers can do nothing any more, and Spark need not try them again.
-            spark_job.cancel()
-            raise
-        finally:
-            self._stop(master, spark_job)
-            self._statistics = master.statistics()
-            transport.close()
-            log.await_rest()
+        with self._evidence_writer(master) as evidence:
+            evidence.note(*self._beginning())
+            try:
+                is_done = self._lead_to_the_end(master, desk, spark_job, evidence)
+            except StoreRestartedError:
+                # Its workers can do nothing any more, and Spark need not try them again.
+                spark_job.cancel()
+                raise
+            finally:
+                self._stop(master, spark_job)
+                self._statistics = master.statistics()
+                transport.close()
+                log.await_rest()
+            if not is_done:
+                evidence.note(*self._stopping(desk))
         if is_done:
             self._prepared.finish(master.witness.check, is_drained=desk.is_draining)
         self._is_over = is_done or desk.is_cancelled or self._cancelled.is_set()
@@ -423,6 +417,76 @@ class StreamingJob:
             self._state = PipelineState.DRAINED if desk.is_draining else PipelineState.FINISHED
         elif not self._is_over:
             self._state = PipelineState.PAUSED
+
+    def _lead_to_the_end(
+        self,
+        master: Master,
+        desk: RequestDesk,
+        spark_job: "_SparkJob",
+        evidence: EvidenceWriter,
+    ) -> bool:
+        """Lead the job, with all helpers; returns whether it is done, and its sinks have everything."""
+        job = self._prepared.job
+        with (
+            StoreReader(
+                open_store(self._prepared.dsn, incarnation=self._prepared.incarnation),
+                job.job,
+                master,
+                desk,
+                self._housekeeper(master),
+            ) as reader,
+            SplitWatcher(
+                lambda: open_store(self._prepared.dsn, incarnation=self._prepared.incarnation),
+                job.job,
+                master,
+                SplitDiscovery(job, self._prepared.plan, self._clock),
+            ) as watcher,
+            ProgressDisplay(
+                f"streaming {job.job}", unit="records", show=self._show_progress
+            ) as progress,
+            SinkRelay(self._prepared) as relay,
+        ):
+            helpers = _Helpers(reader, watcher, relay, evidence)
+            is_done = self._lead(master, desk, spark_job, helpers, progress)
+            while is_done and not (relay.is_flushed() or self._cancelled.wait(_FLUSH_LOOK_S)):
+                evidence.pass_on()
+            return is_done and not self._cancelled.is_set()
+
+    def _evidence_writer(self, master: Master) -> EvidenceWriter:
+        job, dsn = self._prepared.job, self._prepared.dsn
+        taker = None
+        if self._options.reports_on_itself:
+            taker = SnapshotTaker(job.job, job.version, process_name(), self._clock.now_us())
+
+        def open_own() -> Store:
+            # Of whichever incarnation: what was written to another one is written anew.
+            return open_store(
+                dsn,
+                connect_timeout_s=STATEMENT_TIMEOUT_MS / 1_000,
+                statement_timeout_ms=STATEMENT_TIMEOUT_MS,
+            )
+
+        return EvidenceWriter(open_own, job.job, master.view, taker, self._clock)
+
+    def _beginning(self) -> tuple[EventKind, str]:
+        """Why this run begins."""
+        if self._restarted_by is not None:
+            why = f"the job begins again from its store: {self._restarted_by}"
+            self._restarted_by = None
+            return EventKind.RESTART, why
+        if has_begun(self._prepared.job.ranges.values()):
+            return EventKind.RESTART, "the job goes on from its store, under this driver"
+        return EventKind.START, "the job begins"
+
+    def _stopping(self, desk: RequestDesk) -> tuple[EventKind, str]:
+        """Why this run ends, of a job that is not done."""
+        if desk.is_cancelled:
+            return EventKind.CANCEL, "somebody has asked for it, by a request"
+        if self._cancelled.is_set():
+            return EventKind.CANCEL, "the program that runs the job has cancelled it"
+        if self._pausing.is_set():
+            return EventKind.PAUSE, "the program that runs the job has paused it"
+        return EventKind.PAUSE, "the job goes over to another pipeline"
 
     def _housekeeper(self, master: Master) -> Housekeeper:
         # Only what was processed before this run began: the next driver may not know what ranges have processed since.
@@ -513,12 +577,14 @@ class _Helpers:
     reader: StoreReader
     watcher: SplitWatcher
     relay: SinkRelay
+    evidence: EvidenceWriter
 
     def pass_on(self) -> None:
         """Pass on to the master what they have, and raise what has ended one of them; never waits."""
         self.reader.pass_on()
         self.watcher.pass_on()
         self.relay.check()
+        self.evidence.pass_on()
 
 
 class _SparkJob:

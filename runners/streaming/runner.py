@@ -58,6 +58,10 @@ class StreamingRunner:
         gather: have one worker own all key ranges and splits while it can carry the job: a record waits for one commit
             then, and not for two.  The job begins on all workers, and goes back to them when
             one has too much to do (docs/how-to/run-a-stream.md).
+        evidence: have the driver write once a second what it knows of the job, for people who look at it from outside:
+            watermarks and what holds them, what each worker is doing, loads and times
+            (docs/how-to/read-the-store-with-psql.md).
+        show_keys: have keys that are frequent in that as text, where `evidence` would have their hashes alone.
         keep_late: how long records that came too late are kept in the store (`timedelta`, text, or seconds); how many
             they were is known for ever.  None: as long as the job.
         keep_dead: the same for dead letters.
@@ -88,6 +92,8 @@ class StreamingRunner:
         value_bytes_max: int = VALUE_BYTES_MAX,
         balance: bool = False,
         gather: bool = True,
+        evidence: bool = True,
+        show_keys: bool = False,
         keep_late: DurationLike | None = None,
         keep_dead: DurationLike | None = None,
         records_per_second: float | None = None,
@@ -128,6 +134,8 @@ class StreamingRunner:
             skew_limit_us=None if skew_limit is None else _limit_us(skew_limit),
             state_cache_bytes=state_cache_bytes,
             value_bytes_max=value_bytes_max,
+            reports_on_itself=evidence,
+            shows_keys=show_keys,
         )
         self._update, self._balance, self._gather = update, balance, gather
         self._retention = Retention.of(keep_late=keep_late, keep_dead=keep_dead)

@@ -13,10 +13,16 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 
 from dataflow.times import in_words
 from runners.core.user_code.poison import Trial
-from runners.errors import StoreError, StoreRestartedError, StoreUnreachableError
+from runners.errors import (
+    StoredFormatError,
+    StoreError,
+    StoreRestartedError,
+    StoreUnreachableError,
+)
 from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.model.troubles import reason_of
 from runners.millwheel.wire.plain_fields import layout_of
@@ -28,22 +34,44 @@ _PAGE_BYTES, _AT_BYTES = 64 << 10, 32 << 10
 _HEAD = struct.Struct(
     "<qii"
 )  # since when user code is at work (0: it is not; -1: a trial is), and the lengths of both texts
-_ON_TRIAL = -1
+ON_TRIAL = -1
+#: The board is between the head and the input.
+_AT_FROM = _HEAD.size + 8 * 5
 #: The kind of frame that has the input of the step, as messages have it.
 _AT = "at"
 _LAYOUT = layout_of(tuple[StepInput, ...])
-_LOOK_INTERVAL_MS = 100
+_LOOK_INTERVAL_MS: int | None = 100
+_BEAT_INTERVAL_MS = 250
 _FINE, _FAILED = 0, 1
 #: SQLSTATE classes of errors that pass by themselves.
 _PASSING_CLASSES = frozenset(("08", "40", "53", "55", "57"))
 _PASSING_ERRORS = (StoreUnreachableError, StoreRestartedError)
 
 
+class Place(IntEnum):
+    """The items of the board of a `SharedPage`."""
+
+    #: The number of the transform whose code runs; 0: of none.
+    TRANSFORM = 0
+    #: Which element its code is at, and of how many, both from 1; 0: not known.
+    RECORD = 1
+    RECORDS = 2
+    #: When Python last ran another thread, in microseconds since 1970.
+    INTERPRETER = 3
+    #: Since when the worker waits for a commit, in microseconds since 1970; 0: it does not.
+    COMMIT = 4
+
+
 class SharedPage:
-    """Memory shared by a worker and the task beside it: where the worker is, and the reason of its end."""
+    """Memory shared by a worker and the task beside it: where the worker is, and the reason of its end.
+
+    Attributes:
+        board: numbers that are written without a call of the system, by `Place`.
+    """
 
     def __init__(self) -> None:
         self._map, self._clock = mmap.mmap(-1, _PAGE_BYTES), SystemClock()
+        self.board = memoryview(self._map)[_HEAD.size : _AT_FROM].cast("q")
         self._since_ms = self._at_bytes = self._reason_bytes = 0
 
     def begin(self, at: Sequence[StepInput]) -> None:
@@ -51,7 +79,7 @@ class SharedPage:
         packed = frame(_AT, _LAYOUT.write(at))
         if len(packed) > _AT_BYTES:
             packed = b""
-        self._map[_HEAD.size : _HEAD.size + len(packed)] = packed
+        self._map[_AT_FROM : _AT_FROM + len(packed)] = packed
         self._at_bytes = len(packed)
         self.beat()
 
@@ -62,7 +90,7 @@ class SharedPage:
 
     def hand_over(self) -> None:
         """A trial is at work from here on: it has a time limit of its own, and its end does not end the worker."""
-        self._since_ms = _ON_TRIAL
+        self._since_ms = ON_TRIAL
         self._write_head()
 
     def end(self) -> None:
@@ -72,7 +100,7 @@ class SharedPage:
 
     def record(self, reason: str) -> None:
         """Record the reason of the worker's end."""
-        packed = reason.encode("utf-8", "backslashreplace")[: _PAGE_BYTES - _AT_BYTES - _HEAD.size]
+        packed = reason.encode("utf-8", "backslashreplace")[: _PAGE_BYTES - _AT_BYTES - _AT_FROM]
         self._map[_PAGE_BYTES - len(packed) :] = packed
         self._reason_bytes = len(packed)
         self._write_head()
@@ -93,10 +121,28 @@ class SharedPage:
         since_ms, at_bytes, reason_bytes = _HEAD.unpack_from(self._map)
         at: Sequence[StepInput] = ()
         if (since_ms or reason_bytes) and at_bytes:
-            (inputs,) = unframed(_AT, self._map[_HEAD.size : _HEAD.size + at_bytes])
-            at = _LAYOUT.value_of(inputs)
+            at = self._at(at_bytes)
         reason = self._map[_PAGE_BYTES - reason_bytes :] if reason_bytes else b""
         return at, reason.decode("utf-8", "replace")
+
+    def at_work(self) -> tuple[int, Sequence[StepInput]] | None:
+        """Since when user code is at work, by the monotonic clock, and on what; -1: a trial is; None: it is not.
+
+        To be called while the worker lives, which may write meanwhile: then the input can be that of another step, or
+        none.
+        """
+        since_ms, at_bytes, _ = _HEAD.unpack_from(self._map)
+        if not since_ms:
+            return None
+        try:
+            return since_ms, self._at(at_bytes)
+        except (ValueError, TypeError, StoredFormatError):
+            return since_ms, ()
+
+    def _at(self, at_bytes: int) -> Sequence[StepInput]:
+        (inputs,) = unframed(_AT, self._map[_AT_FROM : _AT_FROM + at_bytes])
+        found: Sequence[StepInput] = _LAYOUT.value_of(inputs)
+        return found
 
     def _write_head(self) -> None:
         _HEAD.pack_into(self._map, 0, self._since_ms, self._at_bytes, self._reason_bytes)
@@ -110,28 +156,33 @@ class PageWatch:
         step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
 
     Attributes:
+        page: as above.
         alive: called now and then during trials.
     """
 
     def __init__(self, page: SharedPage, step_timeout_ms: int | None) -> None:
-        self._page = page
+        self.page = page
         self.alive: Callable[[], None] = lambda: None
         self.trial: Trial | None = ForkedTrial(step_timeout_ms, self._begin_trial, self._end_trial)
 
     def begin(self, at: Sequence[StepInput]) -> None:
         """User code works on this input."""
-        self._page.begin(at)
+        self.page.begin(at)
 
     def end(self) -> None:
         """User code has returned."""
-        self._page.end()
+        self.page.end()
+
+    def commits(self, since_us: int) -> None:
+        """The worker waits for a commit since then; 0: it does not any more."""
+        self.page.board[Place.COMMIT] = since_us
 
     def _begin_trial(self) -> None:
-        self._page.hand_over()
+        self.page.hand_over()
         self.alive()
 
     def _end_trial(self) -> None:
-        self._page.beat()
+        self.page.beat()
         self.alive()
 
 
@@ -149,12 +200,17 @@ class WorkerEndedError(Exception):
         self.reason, self.at, self.is_silent = reason, at, is_silent
 
 
-def run_supervised(work: Callable[[PageWatch], None], step_timeout_ms: int | None) -> None:
+def run_supervised(
+    work: Callable[[PageWatch], None],
+    step_timeout_ms: int | None,
+    beat: Callable[[SharedPage, int], None] | None = None,
+) -> None:
     """Do the work of a worker in a process of its own, to its end.
 
     Args:
         work: called with the watch over its process.
         step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
+        beat: called often with the page and the number of the process, while that lives; None: nothing is.
 
     Raises:
         WorkerEndedError: it has failed, or its process has ended.
@@ -165,9 +221,13 @@ def run_supervised(work: Callable[[PageWatch], None], step_timeout_ms: int | Non
     pid = fork()
     if pid == 0:
         _be_the_worker(work, page, step_timeout_ms)
-    status = None
+    status, interval_ms = None, _LOOK_INTERVAL_MS
+    if step_timeout_ms is None:
+        interval_ms = None if beat is None else _BEAT_INTERVAL_MS
     while status is None:
-        status = wait_for(pid, None if step_timeout_ms is None else _LOOK_INTERVAL_MS)
+        if beat is not None:
+            beat(page, pid)
+        status = wait_for(pid, interval_ms)
         if status is None and step_timeout_ms is not None and page.at_work_ms() > step_timeout_ms:
             kill(pid)
             at, _ = page.read()

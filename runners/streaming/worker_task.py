@@ -5,7 +5,7 @@ Spark gives placement, supervision and the retry of a dead task; it is trusted w
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from urllib.parse import urlsplit
 
 import attrs
@@ -22,6 +22,7 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.registry import open_store
 from runners.spark.driver_log import LogTarget
 from runners.spark.shipped_plan import ShippedPlan
+from runners.streaming.heartbeats import Heart, Pulse, worker_name
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
 from runners.system_clock import SystemClock
 from runners.worker_log import log_as
@@ -69,16 +70,24 @@ class WorkerLaunch:
         attempt = context.taskAttemptId() if context else 0
         # Before there are two processes: both have it then, and what is missing is an error of the task.
         plan = self.shipped.load()
+        labels = [node.label for node in plan.graph.transforms]
+        heart = Heart(self.keys, self.master, slot, attempt, labels, SystemClock())
+
+        def work(watch: PageWatch) -> None:
+            with Pulse(watch.page, labels, SystemClock()) if reports else nullcontext():
+                self._work(slot, attempt, plan, watch)
+
+        reports = self.options.reports_on_itself
         try:
-            run_supervised(
-                lambda watch: self._work(slot, attempt, plan, watch), self.options.step_timeout_ms
-            )
+            run_supervised(work, self.options.step_timeout_ms, heart.beat if reports else None)
         except WorkerEndedError as ended:
             died = Died(
                 slot=slot, at=tuple(ended.at), reason=ended.reason, is_silent=ended.is_silent
             )
             send_last(self.keys, self.master, encode(died))
             raise
+        finally:
+            heart.stop()
 
     def _work(self, slot: int, attempt: int, plan: ExecutionPlan, watch: PageWatch) -> None:
         clock = SystemClock()
@@ -89,7 +98,7 @@ class WorkerLaunch:
                 job=self.job,
                 slot=slot,
                 workers=self.workers,
-                worker=f"slot {slot}, process {os.getpid()}, attempt {attempt}",
+                worker=worker_name(slot, os.getpid(), attempt),
                 master=self.master,
                 version=self.version,
                 options=self.options,

@@ -43,13 +43,18 @@ class Seen:
     def end(self) -> None:
         self.at = ()
 
+    def commits(self, since_us: int) -> None:
+        """Nobody asks for it."""
+
 
 class Mortal:
     """A worker whose process ends with what ends it, and somebody beside it who reports it."""
 
     def __init__(self, worker: Any, process: WorkerProcess, watch: Seen, dice: Dice) -> None:
         self.worker, self.process, self.watch, self._dice = worker, process, watch, dice
-        worker._caution = worker._compactor._caution = Caution(worker._computations, watch)
+        worker._caution = worker._compactor._caution = Caution(
+            worker._computations, watch, worker._clock
+        )
 
     def step(self) -> bool:
         try:

@@ -22,7 +22,7 @@ from dataflow.do_fn import (
 from dataflow.errors import TransformError
 from dataflow.exception_handling import FAILURES
 from dataflow.graph import ParDo, TransformNode
-from dataflow.metric_updates import RunningAs, uncounted
+from dataflow.metric_updates import RunningAs, running, uncounted
 from dataflow.views import ViewArgument
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import EmittedPane
@@ -182,9 +182,10 @@ class DoFnInvoker:
         values: list[Any] = []
         indexes: list[int] = []
         call = self._bound(bundle)
-        index = 0
+        index, elements = 0, iter(bundle.values)
+        running().elements = elements, len(bundle)
         try:
-            for index, element in enumerate(bundle.values):
+            for index, element in enumerate(elements):
                 outputs = call(element)
                 if outputs is not None:
                     kind = type(outputs)
@@ -257,6 +258,7 @@ class DoFnInvoker:
     def _called(self, bundle: Bundle) -> list[Any]:
         """The call's result for each element."""
         elements = iter(bundle.values)
+        running().elements = elements, len(bundle)
         try:
             results = list(map(self._bound(bundle), elements))
             if len(results) < len(bundle):

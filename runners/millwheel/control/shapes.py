@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import attrs
 
+from runners.millwheel.model.events import UNKNOWN
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyMap, KeyRange
 from runners.millwheel.store.port import RangeRow
@@ -48,6 +49,7 @@ class SplitKeys:
     range_id: RangeId
     born: RangeId
     at: int | None = None
+    reason: str = UNKNOWN.reason
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +58,7 @@ class MergeKeys:
 
     range_id: RangeId
     gone: RangeId
+    reason: str = UNKNOWN.reason
 
 
 class RangeShape(NamedTuple):
@@ -108,7 +111,11 @@ class Shapes:
         return not self.asked and not self._heads
 
     def split(
-        self, range_id: RangeId, at: int | None, is_stable: Callable[[RangeId], bool]
+        self,
+        range_id: RangeId,
+        at: int | None,
+        is_stable: Callable[[RangeId], bool],
+        reason: str = UNKNOWN.reason,
     ) -> SplitKeys:
         """Ask for a split.
 
@@ -116,6 +123,7 @@ class Shapes:
             range_id: to be divided.
             at: the first key hash of the new range; None: the middle.
             is_stable: whether the owner of a range is the one that it should have.
+            reason: for people.
 
         Raises:
             ShapeError: there is no such key range, it is in a handover, or the hash is not inside it; or a range of the
@@ -130,22 +138,23 @@ class Shapes:
         born = RangeId(range_id.computation, self._next_index[range_id.computation])
         self._count(born)
         self._ranges.add(born)
-        asked = SplitKeys(range_id=range_id, born=born, at=at)
+        asked = SplitKeys(range_id=range_id, born=born, at=at, reason=reason)
         self._ask(asked, born)
         return asked
 
-    def merge(self, range_id: RangeId, gone: RangeId) -> MergeKeys:
+    def merge(self, range_id: RangeId, gone: RangeId, reason: str = UNKNOWN.reason) -> MergeKeys:
         """Ask for a merge of two ranges of one owner.
 
         Args:
             range_id: has all keys afterwards.
             gone: its neighbour, which is retired.
+            reason: for people.
 
         Raises:
             ShapeError: they are no neighbours, or one is in a handover.
         """
         self._check_neighbours(range_id, gone)
-        asked = MergeKeys(range_id=range_id, gone=gone)
+        asked = MergeKeys(range_id=range_id, gone=gone, reason=reason)
         self._ask(asked, gone)
         return asked
 

@@ -49,6 +49,21 @@ class Assignment:
         """The ranges of a slot, whether its worker has taken them over yet or not."""
         return tuple(range_id for range_id, owner in self._slot.items() if owner == slot)
 
+    @property
+    def confirmed(self) -> frozenset[RangeId]:
+        """The ranges that the worker of their slot has taken over."""
+        return frozenset(self._confirmed)
+
+    @property
+    def leaving(self) -> Mapping[RangeId, int]:
+        """The slots that ranges go to which their worker has been asked to release."""
+        return dict(self._leaving)
+
+    @property
+    def heads(self) -> Mapping[RangeId, RangeId]:
+        """The ranges that others are in a handover with."""
+        return dict(self._heads)
+
     def is_stable(self, range_id: RangeId) -> bool:
         """Whether the worker of the range's slot owns it, and is not asked to release it."""
         return range_id in self._confirmed and range_id not in self._leaving

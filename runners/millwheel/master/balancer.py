@@ -141,14 +141,16 @@ class Balancer:
         for range_id, slot in placement.slots.items():
             by_slot[slot].append(range_id)
         for slot, ranges in by_slot.items():
-            self._master.move(ranges, slot)
+            self._master.move(ranges, slot, placement.reason)
         self.changes.append(placement)
         self._note(placement.reason)
 
     def _carry_out(self, change: Change) -> None:
         if isinstance(change, MoveRange):
-            self._master.move([change.range_id], change.slot)
+            why = "the worker that it was on has more to do than others"
+            self._master.move([change.range_id], change.slot, why)
         elif isinstance(change, MergeRanges):
-            self._master.merge(change.range_id, change.gone)
+            self._master.merge(change.range_id, change.gone, "both have little to do")
         else:
-            self._master.split(change.range_id, change.at)
+            why = "it has more to do than can be on one worker"
+            self._master.split(change.range_id, change.at, why)

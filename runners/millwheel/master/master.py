@@ -10,6 +10,7 @@ for as long as its lease loses its ranges to the others; its slot gets them back
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dataflow.times import in_words
 from runners.core.ground.clock import Clock
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
@@ -27,9 +28,11 @@ from runners.millwheel.master.slots import (
     idle_splits,
     live_slots,
 )
+from runners.millwheel.master.view import MasterView, SlotView
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
 from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.events import UNKNOWN, Cause, EventKind
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.long_waits import LongWaits
@@ -44,6 +47,7 @@ from runners.millwheel.wire.messages import (
     EndSplits,
     Failed,
     HandoverEnded,
+    Heartbeat,
     RangesReleased,
     Ready,
     Register,
@@ -83,7 +87,7 @@ class Master:
         self._transport, self._clock = transport, clock
         rows = {each: row for each, row in sorted(job.ranges.items()) if not row.is_retired}
         ranges = tuple(rows)
-        senders = {name: plan.senders(name) for name in plan.stages}
+        senders = self._senders = {name: plan.senders(name) for name in plan.stages}
         self._slots = [Slot() for _ in range(slots)]
         self._shapes = Shapes(job.ranges, senders)
         handovers = {each: row.handover_with for each, row in rows.items() if row.handover_with}
@@ -96,12 +100,13 @@ class Master:
         self._asked_ms, self._pace = clock.monotonic_ms(), Pace(slots, clock)
         #: Ranges that were merged into others.
         self._retired = job.ranges.keys() - rows.keys()
+        self._percentiles = percentiles_of(plan)
         self._authority = WatermarkAuthority(
             senders,
             ranges,
             {range_id: row.watermark_us for range_id, row in rows.items()},
             growing=growing(plan),
-            percentiles=percentiles_of(plan),
+            percentiles=self._percentiles,
             committed_percentiles_us={each: row.percentile_us for each, row in rows.items()},
         )
         marks = {range_id: row.signal_mark for range_id, row in rows.items()}
@@ -126,11 +131,23 @@ class Master:
         self.troubles = TroubleBook()
         self._deaths = Deaths(job.job, self.troubles)
         self._missing = LongWaits(clock, MISSING_REPORTED_AFTER_MS, self._note_wait)
+        #: Why ranges change their owners, until they have; and why all of them do where nothing else is known.
+        self._causes: dict[RangeId, Cause] = {}
+        self._first_cause = _first_cause(rows.values())
+        self._longest_round_ms = 0
 
     def step(self, wait_ms: int = 0) -> None:
         """Do one round: handle what has arrived, then send news to the workers."""
-        for blob in self._transport.receive(self._pace.patience_ms(wait_ms)):
+        arrived = self._transport.receive(self._pace.patience_ms(wait_ms))
+        began_ms = self._clock.monotonic_ms()
+        for blob in arrived:
             self._handle(decode(blob))
+        self._act()
+        took_ms = self._clock.monotonic_ms() - began_ms
+        self._longest_round_ms = max(self._longest_round_ms, took_ms)
+
+    def _act(self) -> None:
+        """Do what follows from what has arrived, and from the time."""
         if self._has_reports:
             self._has_reports = False
             idle = idle_splits(self._slots, self._assignment.slots, self._clock.monotonic_ms())
@@ -214,7 +231,7 @@ class Master:
         """Whether every range is where it belongs, and none is being split or merged."""
         return self._assignment.is_at_rest and self._shapes.is_at_rest
 
-    def move(self, ranges: Iterable[RangeId], slot: int) -> BySlot:
+    def move(self, ranges: Iterable[RangeId], slot: int, reason: str = UNKNOWN.reason) -> BySlot:
         """Have ranges go to the worker of a slot, while the job runs; returns which will, by the slot they are in now.
 
         Those that are on their way already, or in a handover, are left alone.
@@ -222,6 +239,7 @@ class Master:
         Args:
             ranges: to be moved.
             slot: its number, from 0.
+            reason: for people.
 
         Raises:
             ValueError: there is no such slot.
@@ -229,15 +247,23 @@ class Master:
         if not 0 <= slot < len(self._slots):
             raise ValueError(f"there is no slot {slot}, only {len(self._slots)}")
         asked = self._assignment.move(ranges, slot)
+        self._note_causes(asked, Cause(EventKind.MOVE, reason))
         self._revoke(asked)
         return asked
 
-    def split(self, range_id: RangeId, at: int | None = None) -> RangeId:
+    def _note_causes(self, ranges: BySlot, cause: Cause) -> None:
+        for found in ranges.values():
+            self._causes.update(dict.fromkeys(found, cause))
+
+    def split(
+        self, range_id: RangeId, at: int | None = None, reason: str = UNKNOWN.reason
+    ) -> RangeId:
         """Have a key range divided while the job runs; its upper keys get a range of their own.
 
         Args:
             range_id: the range to divide.
             at: the first key hash of the new range; None: its owner divides its state in halves.
+            reason: for people.
 
         Returns:
             The new range, which may be moved as soon as nothing is on its way by the former bounds.
@@ -246,26 +272,28 @@ class Master:
             ShapeError: there is no such range, or it is changing its owner or its keys.
         """
         self._check_may_reshape()
-        asked = self._shapes.split(range_id, at, self.is_stable)
+        asked = self._shapes.split(range_id, at, self.is_stable, reason)
         # The new range counts for watermarks before it exists, so that its hold is in place when it does.
         self._adopt(asked.born, range_id)
         self._ask(asked)
         return asked.born
 
-    def merge(self, range_id: RangeId, gone: RangeId) -> None:
+    def merge(self, range_id: RangeId, gone: RangeId, reason: str = UNKNOWN.reason) -> None:
         """Have a key range take in its neighbour while the job runs, which is moved to it first if need be.
 
         Args:
             range_id: has all keys afterwards.
             gone: its neighbour, which is retired.
+            reason: for people.
 
         Raises:
             ShapeError: there are no such ranges, or they are no neighbours, or are changing their owner or keys.
         """
         self._check_may_reshape()
         self._shapes.check_merge(range_id, gone, self.is_stable)
-        self._merges.want(range_id, gone)
-        self.move([gone], self._assignment.slot_of(range_id))
+        self._merges.want(range_id, gone, reason)
+        reason_of_move = f"to be merged with {range_id}: {reason}"
+        self.move([gone], self._assignment.slot_of(range_id), reason_of_move)
 
     def _check_may_reshape(self) -> None:
         if self._is_retracting:
@@ -313,7 +341,10 @@ class Master:
             self._shapes.add_sender(row.range_id)
             given.setdefault(self._assignment.add(row.range_id, live), []).append(row.range_id)
         self._authority.let_go(source)
-        self._assign({slot: tuple(ranges) for slot, ranges in given.items()})
+        new = {slot: tuple(ranges) for slot, ranges in given.items()}
+        why = f"{source} has got new splits"
+        self._note_causes(new, Cause(EventKind.ASSIGNMENT, why))
+        self._assign(new)
 
     def open_splits(self, ranges: Iterable[RangeId]) -> list[RangeId]:
         """The splits among these that have not come to their end, and are not to be ended yet."""
@@ -376,6 +407,47 @@ class Master:
             splits=self._polls,
         )
 
+    def view(self) -> MasterView:
+        """What it knows now."""
+        longest_round_ms, self._longest_round_ms = self._longest_round_ms, 0
+        now_us, now_ms = self._clock.now_us(), self._clock.monotonic_ms()
+        authority, assignment = self._authority, self._assignment
+        return MasterView(
+            taken_us=now_us,
+            senders=self._senders,
+            percentiles=self._percentiles,
+            inputs_us=dict(authority.inputs_us),
+            percentiles_us=dict(authority.percentiles_us),
+            outputs_us=dict(authority.outputs_us),
+            holds_us=dict(authority.holds_us),
+            growing=authority.growing,
+            idle=authority.idle,
+            slowest_source_us=authority.slowest_source_us(),
+            owners=assignment.slots,
+            confirmed=assignment.confirmed,
+            leaving=assignment.leaving,
+            heads=assignment.heads,
+            slots=[
+                SlotView(
+                    worker=slot.worker,
+                    is_ready=slot.is_ready,
+                    reported_us=now_us - (now_ms - slot.last_seen_ms) * 1_000
+                    if slot.registered
+                    else None,
+                    lease_ttl_ms=slot.lease_ttl_ms,
+                    holds=slot.holds,
+                    account=slot.account,
+                    heartbeat=slot.heartbeat,
+                )
+                for slot in self._slots
+            ],
+            statistics=self.statistics(),
+            is_pausing=self.is_pausing,
+            is_draining=self._is_draining,
+            is_retracting=self._is_retracting,
+            longest_round_ms=longest_round_ms,
+        )
+
     def _handle(self, message: object) -> None:
         if isinstance(message, Report):
             self._on_report(message)
@@ -385,6 +457,9 @@ class Master:
             self._confirm(message)
         elif isinstance(message, HandoverEnded):
             self._let_go(message)
+        elif isinstance(message, Heartbeat):
+            if self._slots[message.slot].worker == message.worker:
+                self._slots[message.slot].heartbeat = message, self._clock.now_us()
         elif isinstance(message, Died):
             self._slots[message.slot].on_end(is_silent=message.is_silent)
             self.failure = self.failure or self._deaths.note(message)
@@ -433,15 +508,31 @@ class Master:
             # A copy that comes late.  A former worker must not be believed again: what it reports of its ranges was
             # true before those after it have split and merged them.
             return
+        cause = self._cause_of_placing(slot)
         if slot.worker is not None:
             self._vacate(slot)
         slot.place(register.worker, register.address, self._clock.monotonic_ms())
         given = self._assignment.place(register.slot)
+        self._note_causes(given, cause)
         # Senders must not go on sending to the former owner of these ranges.
         self._has_moved = True
         # Sent even with no range: a worker that knows that it has none is ready to be given some.
         self._assign({register.slot: (), **given})
-        self._revoke(self._assignment.bring_home(register.slot))
+        home = self._assignment.bring_home(register.slot)
+        why = f"slot {register.slot}, where it belongs, has a worker again"
+        self._note_causes(home, Cause(EventKind.MOVE, why))
+        self._revoke(home)
+
+    def _cause_of_placing(self, slot: Slot) -> Cause:
+        """Why the ranges of a slot go to the worker that has just registered for it."""
+        if not slot.registered:
+            return self._first_cause
+        former = slot.registered[-1]
+        why = f"its worker before, {former}, is gone"
+        latest = self.troubles.latest
+        if latest is not None and latest.kind is TroubleKind.DEATH:
+            why += f"; the last trouble: {latest.headline}"
+        return Cause(EventKind.TAKEOVER, why)
 
     def _confirm(self, message: Ready | RangesReleased) -> None:
         """Note that a worker has taken ranges over, or has released them."""
@@ -456,6 +547,8 @@ class Master:
             for range_id, head in self._shapes.learn(message.shapes).items():
                 self._adopt(range_id, head)
             self._assignment.confirm(message.slot, message.ranges)
+            for range_id in message.ranges:
+                self._causes.pop(range_id, None)
         else:
             self._assign(self._assignment.release(message.slot, message.ranges))
         self._has_moved = True
@@ -507,9 +600,15 @@ class Master:
             live = live_slots(self._slots, now_ms)
             if not live:
                 continue
+            why = (
+                f"{slot.worker}, in slot {index}, has sent nothing for "
+                f"{in_words((now_ms - slot.last_seen_ms) * 1_000)}"
+            )
             self._vacate(slot)
             slot.expired, slot.worker, slot.address = slot.worker, None, None
-            self._assign(self._assignment.expire(index, live))
+            given = self._assignment.expire(index, live)
+            self._note_causes(given, Cause(EventKind.TAKEOVER, why))
+            self._assign(given)
             self._has_moved = True
 
     def _vacate(self, slot: Slot) -> None:
@@ -542,9 +641,14 @@ class Master:
                 routing=self._shapes.routing,
                 suspects=tuple(self._deaths.suspects(ranges)),
                 commits=self.witness.known_of({each.computation for each in ranges}),
+                cause=self._cause_of(ranges),
                 **self._news(),
             )
             self._send(self._slots[index], assign)
+
+    def _cause_of(self, ranges: Iterable[RangeId]) -> Cause:
+        known = (self._causes[each] for each in ranges if each in self._causes)
+        return next(known, self._first_cause)
 
     def _news(self) -> dict[str, Any]:
         return {
@@ -624,3 +728,15 @@ class Master:
         for slot in self._slots if slots is None else slots:
             if slot.address is not None:
                 self._transport.send(slot.address, blob)
+
+
+def has_begun(rows: Iterable[RangeRow]) -> bool:
+    """Whether workers have had some of these ranges; after an update nobody owns them."""
+    return any(row.owner is not None or row.bundle > 0 for row in rows)
+
+
+def _first_cause(rows: Iterable[RangeRow]) -> Cause:
+    """Why ranges are given to the first workers of this driver."""
+    if has_begun(rows):
+        return Cause(EventKind.TAKEOVER, "another driver runs the job, with workers of its own")
+    return Cause(EventKind.ASSIGNMENT, "the job begins")

@@ -18,21 +18,22 @@ class Merges:
 
     def __init__(self, shapes: Shapes, assignment: Assignment) -> None:
         self._shapes, self._assignment = shapes, assignment
-        self._wanted: list[tuple[RangeId, RangeId]] = []
+        self._wanted: list[tuple[RangeId, RangeId, str]] = []
 
-    def want(self, range_id: RangeId, gone: RangeId) -> None:
+    def want(self, range_id: RangeId, gone: RangeId, reason: str) -> None:
         """Note that a range is to take in another, as soon as it can.
 
         Args:
             range_id: has all keys afterwards.
             gone: its neighbour, which is retired.
+            reason: for people.
         """
-        self._wanted.append((range_id, gone))
+        self._wanted.append((range_id, gone, reason))
 
     def begin(self) -> Iterator[MergeKeys]:
         """Return the merges that can begin now; the owner of their ranges is to be asked."""
         for wanted in list(self._wanted):
-            if not all(map(self._assignment.is_stable, wanted)):
+            if not all(map(self._assignment.is_stable, wanted[:2])):
                 continue
             self._wanted.remove(wanted)
             if self._assignment.slot_of(wanted[0]) == self._assignment.slot_of(wanted[1]):

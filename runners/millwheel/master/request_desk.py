@@ -87,7 +87,8 @@ class RequestDesk:
             self._answers.append((asked.number, CANCELLED))
             return
         try:
-            is_there, text = self._change(request.verb, request.arguments)
+            reason = f"somebody has asked for it: request {asked.number}, {request}"
+            is_there, text = self._change(request.verb, request.arguments, reason)
         except (ShapeError, ValueError) as error:
             self._answers.append((asked.number, Answer(is_done=False, text=str(error))))
         else:
@@ -95,8 +96,15 @@ class RequestDesk:
             answer = Answer(is_done=True, text=text)
             self._pending[asked.number] = _Pending(is_there, answer, due_by_ms)
 
-    def _change(self, verb: Verb, arguments: Sequence[str]) -> tuple[Callable[[], bool], str]:
+    def _change(
+        self, verb: Verb, arguments: Sequence[str], reason: str
+    ) -> tuple[Callable[[], bool], str]:
         """Begin a change; returns how to see that it is done, and the text of the answer then.
+
+        Args:
+            verb: what is to be done.
+            arguments: with what.
+            reason: for people.
 
         Raises:
             ValueError: it cannot be done, or not now.
@@ -107,7 +115,7 @@ class RequestDesk:
             raise ShapeError(f"there is no range {range_id}")
         if verb is Verb.MOVE:
             slot = int(arguments[1])
-            if not master.move([range_id], slot) and master.ranges[range_id] != slot:
+            if not master.move([range_id], slot, reason) and master.ranges[range_id] != slot:
                 raise ShapeError(
                     f"{range_id} is being moved to another worker, or being split or merged"
                 )
@@ -117,8 +125,9 @@ class RequestDesk:
                 f"{range_id} is in slot {slot}",
             )
         if verb is Verb.SPLIT:
-            born = master.split(range_id, int(arguments[1]) if len(arguments) > 1 else None)
+            at = int(arguments[1]) if len(arguments) > 1 else None
+            born = master.split(range_id, at, reason)
             return lambda: born in master.key_ranges, f"{range_id} is split, the new one is {born}"
         gone = RangeId.parse(arguments[1])
-        master.merge(range_id, gone)
+        master.merge(range_id, gone, reason)
         return lambda: gone not in master.key_ranges, f"{range_id} has the keys of {gone}"

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from dataflow.source import Backlog
+from runners.millwheel.model.accounts import RangeHolds, WorkerAccount
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.split_poll import SplitPoll
-from runners.millwheel.wire.messages import Report
+from runners.millwheel.wire.messages import Heartbeat, Report
 
 #: A worker that sends nothing for so long loses its ranges, if there is another one to take them.
 LEASE_TTL_MS = 10_000
@@ -31,6 +32,9 @@ class Slot:
         registered: the last workers that have registered.
         paused_ms: since when its worker reads nothing and has nothing on its way; None while that is not so.
         idle: source splits that its worker has polled, and that had nothing; as of when, by the master's clock.
+        holds: what the output watermarks of its ranges are the least of.
+        account: what its worker has last reported of itself.
+        heartbeat: the last one of its worker, or of the one before; and when it came.
     """
 
     worker: str | None = None
@@ -46,6 +50,9 @@ class Slot:
     counts: Counts = attrs.field(factory=Counts)
     idle: Collection[RangeId] = ()
     as_of_ms: int = 0
+    holds: Mapping[RangeId, RangeHolds] = attrs.field(factory=dict)
+    account: WorkerAccount | None = None
+    heartbeat: tuple[Heartbeat, int] | None = None
 
     def place(self, worker: str, address: str, now_ms: int) -> None:
         """Note that a worker has registered, which it does once.
@@ -57,16 +64,17 @@ class Slot:
         """
         self.worker, self.address, self.expired, self.last_seen_ms = worker, address, None, now_ms
         self.registered.append(worker)
+        self.account = self.heartbeat = None
 
     def vacate(self) -> None:
         """Forget the worker's state: nothing is known of the next one."""
         self.counts, self.is_ready, self.is_quiet, self.paused_ms = Counts(), False, False, None
-        self.idle = ()
+        self.idle, self.holds = (), {}
 
     def confirm(self) -> None:
         """Note that the worker has taken ranges over: its earlier reports on all its ranges did not include these."""
         self.is_ready, self.is_quiet, self.paused_ms = True, False, None
-        self.idle = ()
+        self.idle, self.holds = (), {}
 
     def is_within_lease(self, now_ms: int) -> bool:
         """Whether the worker has sent a message recently enough to be believed alive."""
@@ -89,6 +97,7 @@ class Slot:
 
     def on_report(self, report: Report) -> None:
         """Note the worker's report on all its ranges together; `last_seen_ms` is when it came."""
+        self.holds, self.account = report.holds, report.account or self.account
         self.is_quiet, self.counts = report.is_quiet, report.counts
         self.idle, self.as_of_ms = report.idle, report.as_of_ms
         if not report.is_paused:

@@ -87,6 +87,26 @@ class WatermarkAuthority:
         """Percentile watermark per computation that follows one."""
         return self._percentiles_us
 
+    @property
+    def outputs_us(self) -> Mapping[RangeId, int]:
+        """Output watermark of each range that counts."""
+        return self._outputs_us
+
+    @property
+    def holds_us(self) -> Mapping[str, int]:
+        """By source that is getting splits, the watermark at which they begin."""
+        return self._holds_us
+
+    @property
+    def idle(self) -> Collection[RangeId]:
+        """The splits that hold nothing back, as of the last `advance`."""
+        return self._idle
+
+    @property
+    def growing(self) -> Collection[str]:
+        """The sources that may still get splits."""
+        return self._growing
+
     def knows(self, range_id: RangeId) -> bool:
         """Whether the range is one whose watermark counts."""
         return range_id in self._outputs_us

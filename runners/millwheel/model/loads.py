@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from dataflow.columns import picked
+from runners.millwheel.model.hot_keys import FrequentKey, HotKeys
 from runners.millwheel.model.ids import RangeId
 
 #: Of so many partials the key of one is remembered, on average.
@@ -28,11 +29,17 @@ class RangeLoad:
 
 
 class LoadMeter:
-    """Counts for the ranges of one computation on one worker."""
+    """Counts for the ranges of one computation on one worker.
 
-    def __init__(self) -> None:
+    Args:
+        keeps_keys: whether frequent keys are known as text, and not by their hashes alone.
+    """
+
+    def __init__(self, *, keeps_keys: bool = False) -> None:
+        self._keeps_keys = keeps_keys
         self._records: dict[RangeId, int] = {}
         self._hashes: dict[RangeId, deque[int]] = {}
+        self._hot: dict[RangeId, HotKeys] = {}
         self._skip = self._chance = 0
 
     def count(self, range_id: RangeId, records: int) -> None:
@@ -56,7 +63,7 @@ class LoadMeter:
         """
         self.count(range_id, len(partials))
         for key in self._sample(partials):
-            self._note(range_id, hash_of(key))
+            self._note(range_id, hash_of(key), key)
 
     def _sample(self, partials: Sequence[Any]) -> list[Any]:
         """Choose some of the keys of partials, whose hashes are to be noted."""
@@ -72,15 +79,24 @@ class LoadMeter:
         self._chance = (self._chance * 6364136223846793005 + 1442695040888963407) % (1 << 64)
         return 1 + self._chance * (2 * _STRIDE - 1) // (1 << 64)
 
-    def _note(self, range_id: RangeId | None, key_hash: int) -> None:
-        """Note the hash of one of these keys, for the range that has it now."""
-        if range_id is not None:
-            self._hashes.setdefault(range_id, deque(maxlen=_HASHES_MAX)).append(key_hash)
+    def _note(self, range_id: RangeId, key_hash: int, key: Any) -> None:
+        """Note one of these keys."""
+        hashes = self._hashes.get(range_id)
+        if hashes is None:
+            hashes = self._hashes[range_id] = deque(maxlen=_HASHES_MAX)
+            self._hot[range_id] = HotKeys(keeps_text=self._keeps_keys)
+        hashes.append(key_hash)
+        self._hot[range_id].note(key_hash, key)
 
     def forget(self, range_id: RangeId) -> None:
         """Forget a range that another worker owns now, or that has other keys."""
         self._records.pop(range_id, None)
         self._hashes.pop(range_id, None)
+        self._hot.pop(range_id, None)
+
+    def frequent(self) -> Mapping[RangeId, tuple[FrequentKey, ...]]:
+        """The frequent keys of each range that has some."""
+        return {range_id: tuple(hot.top()) for range_id, hot in self._hot.items()}
 
     @property
     def loads(self) -> Mapping[RangeId, RangeLoad]:

@@ -9,7 +9,9 @@ import attrs
 from runners.core.stages.percentile_watermark import SplitProgress
 from runners.errors import StoredFormatError
 from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
+from runners.millwheel.model.accounts import RangeHolds, WorkerAccount
 from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.signals import SignalNews
 from runners.millwheel.model.split_poll import SplitPoll
@@ -35,6 +37,7 @@ class Assign:
         inputs_us, percentiles_us, signals, sent_ms: what to start from, as in `Watermarks`.
         suspects: input of them that has ended a process.
         commits: how far all ranges of their computations are committed, as far as it was reported to the master.
+        cause: why, for people.
     """
 
     ranges: tuple[RangeId, ...]
@@ -45,6 +48,7 @@ class Assign:
     sent_ms: int
     suspects: tuple[StepInput, ...]
     commits: Mapping[RangeId, CommitMark] = attrs.field(factory=dict)
+    cause: Cause = UNKNOWN
 
 
 @attrs.frozen(kw_only=True)
@@ -144,6 +148,8 @@ class Report:
         commits: how far each range is committed, by this worker or before.
         is_quiet: nothing is unacknowledged, and no acknowledgement waits to be committed.
         is_paused: it is quiet, and sources are not read.
+        holds: what each owned range's output watermark is the least of; a report that differs only in this is no news.
+        account: what the worker reports of itself, about once a second; a report that differs only in this is no news.
         as_of_ms: `sent_ms` of the last message that the worker had received before it polled them: by the master's
             clock nothing in this report is older, however long the report was on its way.  A report that differs only
             in this is no news.
@@ -163,6 +169,8 @@ class Report:
     is_paused: bool
     counts: Counts
     as_of_ms: int = attrs.field(eq=False)
+    holds: Mapping[RangeId, RangeHolds] = attrs.field(factory=dict, eq=False)
+    account: WorkerAccount | None = attrs.field(default=None, eq=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -190,6 +198,38 @@ class Died:
     at: tuple[StepInput, ...]
     reason: str
     is_silent: bool
+
+
+@attrs.frozen(kw_only=True)
+class Heartbeat:
+    """From the process that watches a worker to the master: what the worker is in the middle of; no sign of its life.
+
+    All instants are by the clock of its host, in microseconds since 1970.
+
+    Attributes:
+        at: the input of the step that user code works on; none where it is not in user code.
+        since_us: when that began; None: it is not in user code.
+        transform: the label of the transform whose code runs; empty: of none.
+        transform_since_us: when it was first seen to run, for this step.
+        record: which element of its bundle the code is at, from 0; None: not known.
+        records: how many there are; None: not known.
+        is_trial: whether the code runs in a process of its own first.
+        committing_us: since when the worker waits for a commit; None: it does not.
+        interpreter_us: when its Python last ran another thread than that of the code.
+    """
+
+    slot: int
+    worker: str
+    sent_us: int
+    at: tuple[StepInput, ...] = ()
+    since_us: int | None = None
+    transform: str = ""
+    transform_since_us: int | None = None
+    record: int | None = None
+    records: int | None = None
+    is_trial: bool = False
+    committing_us: int | None = None
+    interpreter_us: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -262,6 +302,7 @@ _MESSAGES: dict[str, type] = {
     "report": Report,
     "failed": Failed,
     "died": Died,
+    "heartbeat": Heartbeat,
     "waiting": Waiting,
     "stop": Stop,
     "split range": SplitKeys,

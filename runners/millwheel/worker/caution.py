@@ -6,10 +6,12 @@ the range runs user code on trial, in a process of its own (`Watch.trial`), befo
 found in the same way as one for which user code raises (`runners.core.user_code.poison`).
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from runners.core.ground.clock import Clock
 from runners.core.user_code.poison import Trial
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.model.step_input import StepInput
@@ -28,6 +30,9 @@ class Watch(Protocol):
     def end(self) -> None:
         """Note that user code has returned."""
 
+    def commits(self, since_us: int) -> None:
+        """Note since when the worker waits for a commit, in microseconds since 1970; 0: it does not any more."""
+
     @property
     def trial(self) -> Trial | None:
         """Runs user code in a process of its own first; None: that cannot be done here."""
@@ -40,6 +45,9 @@ class _Unwatched:
         """Do nothing: no process watches."""
 
     def end(self) -> None:
+        """Do nothing: no process watches."""
+
+    def commits(self, since_us: int) -> None:
         """Do nothing: no process watches."""
 
 
@@ -78,10 +86,13 @@ class Caution:
     Args:
         computations: by name.
         watch: of its process.
+        clock: for how long steps take.
     """
 
-    def __init__(self, computations: Mapping[str, Computation], watch: Watch) -> None:
-        self._computations, self._watch = computations, watch
+    def __init__(self, computations: Mapping[str, Computation], watch: Watch, clock: Clock) -> None:
+        self._computations, self._watch, self._clock = computations, watch, clock
+        #: How long the worker has been in steps of each computation, in microseconds.
+        self.spent_us: Counter[str] = Counter()
         self._suspects: list[StepInput] = []
         #: On which user code has run since the last commit.
         self._uncommitted: list[StepInput] = []
@@ -114,6 +125,7 @@ class Caution:
             computation = self._computations[inputs[0].ranges[0].computation]
         self._uncommitted += inputs
         self._watch.begin(inputs)
+        began_us = self._clock.now_us()
         try:
             if computation is not None:
                 computation.try_first(self._watch.trial)
@@ -123,6 +135,8 @@ class Caution:
             self._watch.end()
             raise
         self._watch.end()
+        if inputs:
+            self.spent_us[inputs[0].ranges[0].computation] += self._clock.now_us() - began_us
         if computation is not None:
             computation.try_first(None)
 

@@ -18,13 +18,14 @@ done again, so receivers may get their productions twice.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
 from dataflow.metric_updates import take_updates, uncount
 from runners.core.ground.clock import Clock
 from runners.errors import WorkerStoppedError
+from runners.millwheel.model.accounts import CommitLatencies
 from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.model.production import Checkpoint
@@ -74,6 +75,7 @@ class Committer:
         clock: for stragglers.
         guarantees: of computations that do not have both.
         round_bytes_max: more than that is committed before the end of the round, in bytes.
+        commits: called with the time in microseconds when a commit is sent, and with 0 when its outcome is known.
     """
 
     def __init__(
@@ -85,10 +87,11 @@ class Committer:
         clock: Clock,
         guarantees: Mapping[str, Guarantees],
         round_bytes_max: int = STEP_LIMITS.nbytes,
+        commits: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._job, self._worker, self._store = job, worker, store
         self._courier, self._clock = courier, clock
-        self._round_bytes_max = round_bytes_max
+        self._round_bytes_max, self._commits = round_bytes_max, commits
         self._restricted = {name for name, each in guarantees.items() if each != BOTH}
         self._weak = {name for name, each in guarantees.items() if not each.strong_productions}
         #: Of computations with weak productions: the steps whose productions are being waited for, and those after.
@@ -100,6 +103,8 @@ class Committer:
         self.counts: Counter[str] = Counter()
         #: How long it has waited for the store, in milliseconds.
         self.waited_ms = 0
+        #: The same, by commit.
+        self.latencies = CommitLatencies()
 
     def commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
         """Commit a step, at the end of the round at the latest, and acknowledge the deliveries that it took in then.
@@ -210,8 +215,12 @@ class Committer:
 
     def _make_durable(self, step: WorkerStep) -> None:
         production, began_ms = production_of(self._job, step), self._clock.monotonic_ms()
+        began_us = self._clock.now_us()
+        self._commits(began_us)
         result = commit_or_resolve(self._store, production)
+        self._commits(0)
         self.waited_ms += self._clock.monotonic_ms() - began_ms
+        self.latencies.note(began_us, self._clock.now_us())
         if not isinstance(result.outcome, Committed):
             raise self._stopped(result)
         note_committed(step)

@@ -46,6 +46,7 @@ class GroupingComputation:
         cache_bytes: how many bytes of cells stay in memory between two steps; None: all.
         steps: how much it does in one step.
         value_bytes_max: of what is kept of a key and window, and of an entry of a journal.
+        shows_keys: whether frequent keys are remembered as text.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class GroupingComputation:
         cache_bytes: int | None = None,
         steps: StepLimits = STEP_LIMITS,
         value_bytes_max: int = VALUE_BYTES_MAX,
+        shows_keys: bool = False,
     ) -> None:
         self.stage = GroupingStage(plan, stage, tries=tries)
         self.state = OwnedState(
@@ -73,6 +75,7 @@ class GroupingComputation:
             guarantees=guarantees,
             cache_bytes=cache_bytes,
             steps=steps,
+            shows_keys=shows_keys,
         )
         self.window_steps = WindowSteps(stage.name, self.state, router)
         self.deliveries = Deliveries(self.stage, self.state, self.window_steps, guarantees)

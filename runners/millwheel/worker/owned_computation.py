@@ -73,6 +73,7 @@ def build_computations(
                 cache_bytes=cache_bytes if guarantees.strong_productions else None,
                 steps=options.steps,
                 value_bytes_max=options.value_bytes_max,
+                shows_keys=options.shows_keys,
             )
     return computations
 

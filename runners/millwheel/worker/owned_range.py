@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from runners.core.stages.percentile_watermark import ProgressSketch, SplitProgress
+from runners.millwheel.model.accounts import RangeHolds
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import Checkpoint
@@ -210,6 +211,14 @@ class OwnedRange:
     def passed_routing(self) -> int:
         """The number of the last routing such that nothing divided by an older one is unacknowledged."""
         return self._routings.passed()
+
+    def holds(self) -> RangeHolds:
+        """What its output watermark is the least of."""
+        return RangeHolds(
+            processed_us=self.watermark_us,
+            unacknowledged_us=self.outbox.hold_us,
+            window_us=self.window_hold_us,
+        )
 
     def advance_output(self) -> int:
         """Advance and return the output watermark.

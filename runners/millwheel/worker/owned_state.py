@@ -40,6 +40,7 @@ class OwnedState:
         guarantees: those that it has.
         cache_bytes: how many bytes of cells stay in memory between two steps; None: all.
         steps: how much is done in one step.
+        shows_keys: whether frequent keys are remembered as text.
     """
 
     def __init__(
@@ -54,13 +55,14 @@ class OwnedState:
         guarantees: Guarantees,
         cache_bytes: int | None = None,
         steps: StepLimits = STEP_LIMITS,
+        shows_keys: bool = False,
     ) -> None:
         self._name, self._codec, self._guarantees = name, stage.codec, guarantees
         self._is_merging, self._can_hold = stage.machine.is_merging, can_hold
         self._keeps_signal_mark = bool(stage.signals)
         self.ranges: dict[RangeId, OwnedRange] = {}
         #: The load of the ranges.
-        self.meter = LoadMeter()
+        self.meter = LoadMeter(keeps_keys=shows_keys)
         self.stored = StoredCells(
             table,
             job,

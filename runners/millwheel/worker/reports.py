@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
+import attrs
+
 from runners.core.ground.clock import Clock
+from runners.millwheel.model.accounts import WorkerAccount
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Report
@@ -10,6 +13,8 @@ from runners.millwheel.worker.owned_range import OwnedRange
 
 #: Longest time without a report to the master.
 REPORT_INTERVAL_MS = 100
+#: Between two reports with an account.
+ACCOUNT_INTERVAL_MS = 900
 #: Everything that a busy worker does is news; how often it reports bounds how far watermarks lag behind.
 BUSY_REPORT_INTERVAL_MS = 10
 #: Reports of all workers together that the driver is sent in a millisecond, about: less than half of its core.
@@ -26,6 +31,7 @@ class Reporter:
         clock: for the intervals.
         send: sends to the master.
         counts: what it has done.
+        account: of itself; None: it gives none.
     """
 
     def __init__(
@@ -36,7 +42,9 @@ class Reporter:
         clock: Clock,
         send: Callable[[Report], None],
         counts: Callable[[], Counts],
+        account: Callable[[], WorkerAccount] | None = None,
     ) -> None:
+        self._account, self._accounted_ms = account, clock.monotonic_ms()
         self._slot, self._worker, self._clock = slot, worker, clock
         self._send, self._counts = send, counts
         self._interval_ms = workers // REPORTS_PER_MS
@@ -67,9 +75,18 @@ class Reporter:
         if silence_ms < max(least_ms, self._interval_ms):
             return
         report = self._report_of(ranges, is_idle=is_idle, is_pausing=is_pausing, as_of_ms=as_of_ms)
+        if self._account is not None:
+            holds = {range_id: owned.holds() for range_id, owned in ranges.items()}
+            report = attrs.evolve(report, holds=holds)
         if silence_ms >= REPORT_INTERVAL_MS or report != self._last:
             self._last, self._reported_ms = report, now_ms
-            self._send(report)
+            self._send(self._with_account(report, now_ms))
+
+    def _with_account(self, report: Report, now_ms: int) -> Report:
+        if self._account is None or now_ms - self._accounted_ms < ACCOUNT_INTERVAL_MS:
+            return report
+        self._accounted_ms = now_ms
+        return attrs.evolve(report, account=self._account())
 
     def forget(self) -> None:
         """Repeat nothing that was reported so far: ranges have been taken over since then."""

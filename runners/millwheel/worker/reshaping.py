@@ -27,7 +27,9 @@ def split(ranges: Ranges, asked: SplitKeys, hashes: Iterable[int]) -> WorkerStep
     assert keys is not None
     at = asked.at or _middle(keys, hashes)
     bounds = {asked.range_id: KeyRange(keys.low, at), asked.born: KeyRange(at, keys.high)}
-    return _reshaped(ranges, Reshape(keys=bounds, handover_with=asked.range_id))
+    return _reshaped(
+        ranges, Reshape(keys=bounds, handover_with=asked.range_id, reason=asked.reason)
+    )
 
 
 def merge(ranges: Ranges, asked: MergeKeys) -> WorkerStep:
@@ -45,7 +47,9 @@ def merge(ranges: Ranges, asked: MergeKeys) -> WorkerStep:
     assert others is not None
     both = KeyRange(min(keys.low, others.low), max(keys.high, others.high))
     bounds = {asked.range_id: both, asked.gone: None}
-    return _reshaped(ranges, Reshape(keys=bounds, handover_with=asked.range_id))
+    return _reshaped(
+        ranges, Reshape(keys=bounds, handover_with=asked.range_id, reason=asked.reason)
+    )
 
 
 def _reshaped(ranges: Ranges, reshape: Reshape) -> WorkerStep:

@@ -28,7 +28,9 @@ from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import JobFailedError, LostCommitsError, StoreError, WorkerStoppedError
 from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
+from runners.millwheel.model.accounts import WorkerAccount
 from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.events import UNKNOWN, Cause, EventKind
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.long_waits import LongWaits
 from runners.millwheel.model.signals import SignalNews
@@ -146,11 +148,21 @@ class Worker:
             clock,
             spec.options.guarantees,
             spec.options.steps.nbytes,
+            watch.commits,
         )
         self._reporter = Reporter(
-            spec.slot, spec.worker, spec.workers, clock, self._send_to_master, self._counts
+            spec.slot,
+            spec.worker,
+            spec.workers,
+            clock,
+            self._send_to_master,
+            self._counts,
+            self._account if spec.options.reports_on_itself else None,
         )
-        self._watch, self._caution = watch, Caution(self._computations, watch)
+        self._watch, self._caution = watch, Caution(self._computations, watch, clock)
+        #: For how long it was at work and waited for something to do, and until when that is counted.
+        self._busy_ms = self._idle_ms = 0
+        self._counted_ms = clock.monotonic_ms()
         self._waits = LongWaits(
             clock,
             HELD_UP_REPORTED_AFTER_MS,
@@ -205,6 +217,7 @@ class Worker:
         """
         arrived = self._transport.receive(wait_ms)
         began_ms, committing_ms = self._clock.monotonic_ms(), self._committer.waited_ms
+        self._idle_ms += began_ms - self._counted_ms
         try:
             with collecting():
                 worked = self._round(arrived)
@@ -219,8 +232,11 @@ class Worker:
             # User code or input: the next worker would fail in the same way.
             self._fail(error)
             return False
-        took_ms = self._clock.monotonic_ms() - began_ms
-        if took_ms - (self._committer.waited_ms - committing_ms) >= LONG_ROUND_MS:
+        self._counted_ms = self._clock.monotonic_ms()
+        took_ms = self._counted_ms - began_ms
+        busy_ms = took_ms - (self._committer.waited_ms - committing_ms)
+        self._busy_ms += busy_ms
+        if busy_ms >= LONG_ROUND_MS:
             self._committer.counts["long_ms"] += took_ms
         self._reporter.report(
             self._ranges,
@@ -482,12 +498,15 @@ class Worker:
             self._caution.suspect(assign.suspects)
         # The master assigns again when an answer is lost.
         missing = [range_id for range_id in assign.ranges if range_id not in self._ranges]
-        self._report_ready(dict.fromkeys([*assign.ranges, *self._acquire(missing, assign.commits)]))
+        self._report_ready(
+            dict.fromkeys([*assign.ranges, *self._acquire(missing, assign.commits, assign.cause)])
+        )
 
     def _acquire(
         self,
         range_ids: Sequence[RangeId],
         commits: Mapping[RangeId, CommitMark] = MappingProxyType({}),
+        cause: Cause = UNKNOWN,
     ) -> Sequence[RangeId]:
         """Take ranges over, with those that are in handover with them.
 
@@ -501,7 +520,7 @@ class Worker:
             return ()
         spec = self._spec
         self._reporter.forget()
-        taken = self._store.acquire(spec.job, range_ids, spec.worker, spec.version)
+        taken = self._store.acquire(spec.job, range_ids, spec.worker, spec.version, cause)
         known = {each: self._ranges.pop(each) for each in taken if each in self._ranges}
         for reported in (commits, {each: owned.mark for each, owned in known.items()}):
             check_not_older(spec.job, taken, reported)
@@ -546,12 +565,13 @@ class Worker:
         if asked.range_id not in self._ranges or not isinstance(computation, GroupingComputation):
             return
         self._compactor.compact_all(asked.range_id.computation)
+        cause = Cause(EventKind.TAKEOVER, asked.reason)
         if isinstance(asked, SplitKeys) and other not in self._ranges:
             self._committer.commit(computation.split(asked))
-            self._acquire([asked.range_id])
+            self._acquire([asked.range_id], cause=cause)
         elif isinstance(asked, MergeKeys) and other in self._ranges and self._ranges[other].keys:
             self._committer.commit(computation.merge(asked))
-            self._acquire([asked.range_id])
+            self._acquire([asked.range_id], cause=cause)
         self._report_ready([each for each in (asked.range_id, other) if each in self._ranges])
 
     def _end_handovers(self, end_handover: EndHandover) -> None:
@@ -626,6 +646,23 @@ class Worker:
 
     def _counts(self) -> Counts:
         return counts_of(self._computations.values(), self._committer.counts)
+
+    def _account(self) -> WorkerAccount:
+        latencies = self._committer.latencies
+        return WorkerAccount(
+            busy_ms=self._busy_ms,
+            blocked_ms=self._committer.waited_ms,
+            idle_ms=self._idle_ms,
+            stages_us=dict(self._caution.spent_us),
+            commit_counts=tuple(latencies.counts),
+            commit_sum_us=latencies.sum_us,
+            committed_us=latencies.last_us,
+            frequent={
+                range_id: frequent
+                for each in self._computations.values()
+                for range_id, frequent in each.meter.frequent().items()
+            },
+        )
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, DataflowError):

@@ -24,6 +24,8 @@ class WorkerOptions:
         guarantees: of computations that do without some, by name.
         steps: how much they do in one step.
         value_bytes_max: of what is kept of a key and window, and of what is sent for them at once.
+        reports_on_itself: whether it reports where its time goes, and what it is in the middle of.
+        shows_keys: whether frequent keys may be shown as text, and not by their hashes alone.
     """
 
     records_per_second: float | None = None
@@ -34,3 +36,5 @@ class WorkerOptions:
     state_cache_bytes: int | None = None
     steps: StepLimits = STEP_LIMITS
     value_bytes_max: int = VALUE_BYTES_MAX
+    reports_on_itself: bool = True
+    shows_keys: bool = False

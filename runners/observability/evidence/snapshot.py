@@ -16,13 +16,10 @@ import attrs
 import msgspec
 
 from runners.errors import StoredFormatError
+from runners.millwheel.model.accounts import COMMIT_BOUNDS_US
 
 #: Of the documents that this code writes.
 VERSION = 1
-#: Upper bounds of the latencies of commits, in microseconds; what is above the last is counted too.
-COMMIT_BOUNDS_US = (
-    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000
-)  # fmt: skip
 
 
 class Phase(StrEnum):
@@ -179,7 +176,7 @@ class RangeEvidence:
         output_us: as the authority counts it.
         is_idle: whether it holds nothing back, as its split has nothing.
         is_ended: whether it has come to its end.
-        reported_us: when its owner has last sent a report on it.
+        reported_us: when its owner has last reported on it; that is when the three were so.
         processed_us: up to where it has fired; a split: has read.
         unacknowledged_us: the least hold of its productions that are not acknowledged; None: there are none.
         window_hold_us: the earliest pane that a window of it is still to emit; None: none that holds.
@@ -254,7 +251,8 @@ class WorkerEvidence:
         heartbeat_received_us: the same by the driver's clock.
         interpreter_us: when its Python last ran another thread, by the clock of its host: code that keeps the
             interpreter to itself, and a process that is stopped, do not.
-        doing: what it is in the middle of; None: it waits for something to do, or it is not known.
+        doing: the step that it is in the middle of; None: it is in none, or it is not known.
+        committing_us: since when it waits for a commit, by the clock of its host; None: it does not.
         busy_us: for how long its loop has been at work, without waiting for commits.
         blocked_us: for how long it has waited for commits.
         idle_us: for how long it has waited for something to do.
@@ -271,6 +269,7 @@ class WorkerEvidence:
     heartbeat_received_us: int | None = None
     interpreter_us: int | None = None
     doing: Doing | None = None
+    committing_us: int | None = None
     busy_us: int = 0
     blocked_us: int = 0
     idle_us: int = 0

@@ -441,7 +441,9 @@ class MemoryStore:
             taken = family(stored, range_ids)
             self._check_taken(stored, taken)
             former = {range_id: stored.ranges[range_id].owner for range_id in taken}
-            self._note(stored, events.takeover(former, owner, cause))
+            changed = {range_id: name for range_id, name in former.items() if name != owner}
+            if changed:
+                self._note(stored, events.takeover(changed, owner, cause))
             for range_id in taken:
                 self._move_token(stored, range_id, owner)
             return {range_id: read_range(stored, range_id) for range_id in taken}

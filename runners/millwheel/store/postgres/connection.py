@@ -56,6 +56,7 @@ def connect(
     lock_timeout_ms: int,
     idle_timeout_ms: int,
     set_up: Callable[[psycopg.Connection[Any]], None],
+    statement_timeout_ms: int = 0,
     waits: Callable[[str], None] = lambda _: None,
 ) -> psycopg.Connection[Any]:
     """Open a connection, waiting for a server that is starting up, and set the session up.
@@ -70,6 +71,7 @@ def connect(
             it: a frozen client must not keep its locks.
         set_up: what else a session needs before its first use; idempotent, because a connection that is lost
             meanwhile is opened again.
+        statement_timeout_ms: how long a statement may take before the server ends it; 0: as long as it likes.
         waits: called with the reason, each time that it is tried again.
 
     Raises:
@@ -78,7 +80,11 @@ def connect(
         StoreError: it refused a statement of ``set_up``, or what that raised itself.
     """
     conninfo = conninfo_of(dsn)
-    settings = {"lock_timeout_ms": str(lock_timeout_ms), "idle_timeout_ms": str(idle_timeout_ms)}
+    settings = {
+        "lock_timeout_ms": str(lock_timeout_ms),
+        "idle_timeout_ms": str(idle_timeout_ms),
+        "statement_timeout_ms": str(statement_timeout_ms),
+    }
 
     def attempt() -> psycopg.Connection[Any]:
         # psycopg prepares nothing itself: it would deallocate what the pipeline has prepared.

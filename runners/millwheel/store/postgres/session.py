@@ -59,6 +59,7 @@ class Session:
         connect_timeout_s: how long to wait for a server that is starting up, or short of disk or memory, in seconds.
         lock_timeout_ms: how long a statement waits for a lock.
         idle_timeout_ms: how long it may sit in an open transaction.
+        statement_timeout_ms: how long a statement may take; 0: as long as it likes.
         waits: called with the reason, each time that something which did nothing is tried again.
         when_lost: called when what was learnt on a connection is not to be believed any more.
     """
@@ -71,6 +72,7 @@ class Session:
         connect_timeout_s: float,
         lock_timeout_ms: int,
         idle_timeout_ms: int,
+        statement_timeout_ms: int = 0,
         when_lost: Callable[[], None],
         waits: Callable[[str], None] = ignore,
     ) -> None:
@@ -80,6 +82,7 @@ class Session:
         self._connect_timeout_s = connect_timeout_s
         self._lock_timeout_ms = lock_timeout_ms
         self._idle_timeout_ms = idle_timeout_ms
+        self._statement_timeout_ms = statement_timeout_ms
         self._connection: psycopg.Connection[Any] | None = None
         #: The process that has opened it, and connections of processes that this one was forked from.
         self._process, self._inherited = 0, list[psycopg.Connection[Any]]()
@@ -111,6 +114,7 @@ class Session:
             timeout_s=self._connect_timeout_s,
             lock_timeout_ms=self._lock_timeout_ms,
             idle_timeout_ms=self._idle_timeout_ms,
+            statement_timeout_ms=self._statement_timeout_ms,
             set_up=self._check_server,
             waits=self._on_wait,
         )

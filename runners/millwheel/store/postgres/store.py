@@ -96,6 +96,7 @@ class PostgresStore(
         lock_timeout_ms: how long a statement waits for a lock; also how long `acquire` waits for
             a commit in flight before it ends that session.
         idle_timeout_ms: how long a session may sit in an open transaction.
+        statement_timeout_ms: how long a statement may take before the server ends it; 0: as long as it likes.
         waits: called with the reason, each time that something which did nothing is tried again.
     """
 
@@ -107,6 +108,7 @@ class PostgresStore(
         connect_timeout_s: float = 30.0,
         lock_timeout_ms: int = 5_000,
         idle_timeout_ms: int = 10_000,
+        statement_timeout_ms: int = 0,
         waits: Callable[[str], None] = ignore,
     ) -> None:
         self._ids: dict[str, JobIds] = {}
@@ -116,6 +118,7 @@ class PostgresStore(
             connect_timeout_s=connect_timeout_s,
             lock_timeout_ms=lock_timeout_ms,
             idle_timeout_ms=idle_timeout_ms,
+            statement_timeout_ms=statement_timeout_ms,
             when_lost=self._ids.clear,
             waits=waits,
         )

@@ -17,8 +17,8 @@ SELECT set_config('synchronous_commit',
        set_config('default_transaction_read_only', 'off', FALSE),
        set_config('lock_timeout', %(lock_timeout_ms)s, FALSE),
        set_config('idle_in_transaction_session_timeout', %(idle_timeout_ms)s, FALSE),
-       -- A statement that takes long on purpose, and a session that waits for work, are not to be ended.
-       set_config('statement_timeout', '0', FALSE),
+       -- A session that waits for work is not to be ended, nor, by default, a statement that takes long on purpose.
+       set_config('statement_timeout', %(statement_timeout_ms)s, FALSE),
        set_config('idle_session_timeout', '0', FALSE),
        (SELECT set_config(name, '0', FALSE) FROM pg_settings WHERE name = 'transaction_timeout'),
        set_config('timezone', 'UTC', FALSE),

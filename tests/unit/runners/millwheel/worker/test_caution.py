@@ -11,6 +11,7 @@ from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.caution import Caution, of_deliveries, of_due
 from runners.millwheel.worker.compactor import Compactor
+from runners.testing.manual_clock import ManualClock
 
 READ, OTHER, LOW, HIGH = (RangeId(name, index) for name in ("read", "sum") for index in (0, 1))
 
@@ -27,6 +28,9 @@ class Watching:
 
     def end(self) -> None:
         self.at = ()
+
+    def commits(self, since_us: int) -> None:
+        """Nothing is committed here."""
 
 
 class Tried:
@@ -45,7 +49,7 @@ class Steps:
     def __init__(self, *suspects: StepInput) -> None:
         self.watch = Watching()
         self.computations: Any = {"read": Tried(), "sum": Tried()}
-        self.caution = Caution(self.computations, self.watch)
+        self.caution = Caution(self.computations, self.watch, ManualClock())
         self.caution.suspect(suspects)
 
     def on_trial(self, *inputs: StepInput) -> bool:

@@ -108,7 +108,7 @@ CROSS JOIN LATERAL (
     SELECT v.at, v.kind, v.actor, v.who, v.subject, v.reason, v.details
     FROM dataflow.job_events v WHERE v.job_id = j.job_id
     UNION ALL
-    -- All ranges that one worker has taken over at once.
+    -- All ranges that one worker has taken over at once, but for those that it had.
     SELECT g.ended_at, g.kind, 'worker', g.successor,
            string_agg(c.name || '[' || r.range_index || ']', ', ' ORDER BY c.name COLLATE "C", r.range_index),
            g.reason,
@@ -116,7 +116,7 @@ CROSS JOIN LATERAL (
     FROM dataflow.computations c
     JOIN dataflow.ranges r USING (computation_id)
     JOIN dataflow.reigns g USING (range_id)
-    WHERE c.job_id = j.job_id AND g.successor IS NOT NULL
+    WHERE c.job_id = j.job_id AND g.successor IS DISTINCT FROM g.owner AND g.successor IS NOT NULL
     GROUP BY g.ended_at, g.successor, g.kind, g.reason
     UNION ALL
     SELECT q.requested_at, 'request', 'operator', NULL, NULLIF(array_to_string(q.arguments, ' '), ''), q.verb,

@@ -1,0 +1,338 @@
+"""What the driver of a real stream writes of itself is true: who is stuck and where, who is dead, and what happened."""
+
+import ctypes
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.millwheel.model.events import EventKind, JobEvent
+from runners.millwheel.store.port import Store
+from runners.observability.evidence.snapshot import (
+    DriverEvidence,
+    JobSnapshot,
+    Phase,
+    RangeState,
+    WorkerEvidence,
+)
+from runners.process_name import process_name
+from runners.registry import open_store
+from runners.streaming.job_thread import StreamingJob
+from runners.testing.scripted_source import Batch, ScriptedSource
+from tests.processes import in_a_group
+from tests.streaming_jobs import Streaming, write_events
+from tests.waiting import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+RECORDS, BATCH = 40, 10
+#: Where the code does not come back until it may: an element in the middle of its bundle.
+STUCK = 17
+COLUMNS = {"key": int, "total": int}
+#: Longer than heartbeats and pulses are apart, by much.
+SILENT_US = 3_000_000
+
+
+@pytest.fixture
+def started(store_dsn: str, spark_master: str) -> Iterator[Callable[..., StreamingJob]]:
+    """Starts jobs, of which none runs on when the test has failed."""
+    jobs: list[StreamingJob] = []
+
+    def start(build: Callable[[df.Pipeline], None], **options: Any) -> StreamingJob:
+        job = Streaming(store_dsn, spark_master).start(build, **options)
+        assert isinstance(job, StreamingJob)
+        jobs.append(job)
+        return job
+
+    yield start
+    for job in jobs:
+        job.cancel()
+
+
+@pytest.fixture
+def store(store_dsn: str) -> Iterator[Store]:
+    with closing(open_store(store_dsn)) as store:
+        yield store
+
+
+def sleep(gate: Path) -> None:
+    """As code does that waits for a server."""
+    while not gate.exists():
+        time.sleep(0.01)
+
+
+def keep_the_interpreter(gate: Path) -> None:
+    """As code does that is not Python's own, and does not let another thread run."""
+    while not gate.exists():
+        ctypes.PyDLL(None).usleep(2 * SILENT_US)
+
+
+def stuck(gate: Path, hang: Callable[[Path], None]) -> Callable[[df.Pipeline], None]:
+    """Sums by key, of which one element is worked on until there is a file."""
+
+    def strike(value: int) -> tuple[int, int]:
+        if value == STUCK:
+            hang(gate)
+        return value % 3, value
+
+    def build(p: df.Pipeline) -> None:
+        script = [
+            Batch(list(range(start, start + BATCH)), [start] * BATCH)
+            for start in range(0, RECORDS, BATCH)
+        ]
+        (
+            p
+            | "read" >> df.Read(ScriptedSource(script))
+            | "strike" >> df.Map(strike)
+            | "sum" >> df.CombinePerKey(sum)
+            | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+            | "write" >> df.WriteToPostgres("totals", columns=COLUMNS, key=["key"])
+        )
+
+    return build
+
+
+def snapshot(store: Store) -> JobSnapshot | None:
+    found = store.read_snapshot("job")
+    return None if found is None else JobSnapshot.read(found.document)
+
+
+def worker_that(store: Store, is_so: Callable[[WorkerEvidence, int], object]) -> WorkerEvidence:
+    """The first worker of which something becomes true; it is called with the time of the snapshot, too."""
+    found: list[WorkerEvidence] = []
+
+    def is_there() -> bool:
+        now = snapshot(store)
+        workers = () if now is None else now.workers
+        assert now is None or len(workers) == now.driver.workers
+        found[:] = [each for each in workers if now and is_so(each, now.taken_us)]
+        return bool(found)
+
+    until(is_there, lambda: str(snapshot(store)))
+    return found[0]
+
+
+def events(store: Store, kind: EventKind) -> list[JobEvent]:
+    return [each.event for each in store.read_events("job") if each.event.kind is kind]
+
+
+def process_of(worker: WorkerEvidence) -> int:
+    found = re.search(r"process (\d+)", worker.worker or "")
+    assert found, worker
+    return int(found[1])
+
+
+def parent_of(process: int) -> int:
+    status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    return int(status.rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("hang", [sleep, keep_the_interpreter])
+def test_a_worker_that_is_stuck_is_named_with_its_transform(
+    started: Callable[..., StreamingJob],
+    store: Store,
+    tmp_path: Path,
+    hang: Callable[[Path], None],
+) -> None:
+    """And with its split and element, also where its code lets no other Python of the process run."""
+    gate = tmp_path / "gate"
+    result = started(stuck(gate, hang))
+
+    def is_silent(worker: WorkerEvidence, now_us: int) -> bool:
+        """Its loop has reported nothing for a while, and its heart beats."""
+        reported_us, heard_us = worker.reported_us or now_us, worker.heartbeat_received_us or 0
+        return now_us - reported_us > SILENT_US and now_us - heard_us < SILENT_US
+
+    worker = worker_that(store, lambda each, now_us: each.doing and is_silent(each, now_us))
+    gate.touch()
+    doing = worker.doing
+    assert doing is not None
+    assert (doing.stage, doing.transform, doing.ranges) == ("read", "strike", ["read[0]"])
+    assert worker.heartbeat_us is not None
+    assert worker.heartbeat_us - doing.since_us > SILENT_US - 1_000_000
+    assert worker.interpreter_us is not None
+    keeps_it = worker.heartbeat_us - worker.interpreter_us > 1_000_000
+    assert keeps_it == (hang is keep_the_interpreter)
+    if hang is sleep:
+        assert (doing.record, doing.records) == (STUCK % BATCH, BATCH)
+
+    result.wait_until_finish()
+    last = snapshot(store)
+    assert last is not None
+    assert last.driver.phase is Phase.ENDED
+    assert last.driver.name == process_name()
+    assert last.counts["records_read"] == RECORDS
+    assert [each.event.kind for each in store.read_events("job")][-1] is EventKind.START
+    assert len(events(store, EventKind.FINISH)) == 1
+
+
+def endless(p: df.Pipeline) -> None:
+    """Sums of windows; a key is in half of the records."""
+    script = [Batch([n], [n * 1_000_000], n * 1_000_000) for n in range(50_000)]
+    (
+        p
+        | "read" >> df.Read(ScriptedSource(script))
+        | "key" >> df.Map(lambda n: (n % 7 if n % 2 else 99, n))
+        | "seconds" >> df.WindowInto(df.FixedWindows(5))
+        | "sum" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+        | "write" >> df.WriteToPostgres("totals", columns=COLUMNS)
+    )
+
+
+def test_what_a_running_job_knows_is_true(
+    started: Callable[..., StreamingJob], store: Store
+) -> None:
+    """Ranges have owners, watermarks and holds; times add up; commits are counted; the hot key is known."""
+    result = started(endless, records_per_second=500, show_keys=True)
+
+    def is_whole() -> bool:
+        now = snapshot(store)
+        return (
+            now is not None
+            and all(each.state is RangeState.OWNED for each in now.ranges.values())
+            and now.rates.get("records_read_per_s", 0) > 0
+            and any(each.hot_keys for each in now.ranges.values())
+            and sum(map(sum, (each.commits.counts for each in now.workers))) > 0
+        )
+
+    until(is_whole, lambda: str(snapshot(store)))
+    now = snapshot(store)
+    result.cancel()
+    assert now is not None
+    assert {*now.stages} == {"read", "sum"}
+    assert {each.worker for each in now.ranges.values()} <= {each.worker for each in now.workers}
+    stage, source = now.stages["sum"], now.stages["read"]
+    assert stage.senders == ["read"]
+    assert stage.input_us is not None
+    assert stage.output_us <= stage.input_us <= source.output_us
+    for each in now.ranges.values():
+        holds = [each.processed_us, each.unacknowledged_us, each.window_hold_us]
+        assert min(us for us in holds if us is not None) >= each.output_us or each.is_ended
+    poll = now.ranges["read[0]"].poll
+    assert poll is not None
+    assert poll.record_us is not None
+    hottest = max(
+        (key for each in now.ranges.values() for key in each.hot_keys), key=lambda key: key.count
+    )
+    assert hottest.key == "99"
+    for worker in now.workers:
+        assert worker.heartbeat_us is not None
+        assert worker.busy_us + worker.blocked_us + worker.idle_us > 0
+
+
+def test_a_killed_worker_grows_silent_and_is_replaced(
+    started: Callable[..., StreamingJob], store: Store
+) -> None:
+    """Its heartbeat ages while nobody has noticed; who has its ranges next, and why, is an event."""
+    result = started(endless, records_per_second=200, gather=False)
+    victim = worker_that(store, lambda each, _: each.is_ready and each.heartbeat_us)
+    process = process_of(victim)
+    family = [parent_of(process), process]
+    for each in family:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        silent = worker_that(
+            store,
+            lambda each, now_us: (
+                each.worker == victim.worker
+                and now_us - (each.heartbeat_received_us or now_us) > SILENT_US
+            ),
+        )
+    finally:
+        for each in family:
+            os.kill(each, signal.SIGKILL)
+    assert silent.worker == victim.worker
+    worker_that(
+        store,
+        lambda each, _: (
+            each.slot == victim.slot and each.worker not in (None, victim.worker) and each.is_ready
+        ),
+    )
+    result.cancel()
+    takeovers = [
+        each
+        for each in events(store, EventKind.TAKEOVER)
+        if str(victim.worker) in str(each.details)
+    ]
+    assert takeovers, store.read_events("job")
+    assert any(
+        str(victim.worker) in each.reason and each.who != victim.worker for each in takeovers
+    )
+    [cancelled] = events(store, EventKind.CANCEL)
+    assert cancelled.who == process_name()
+
+
+def test_a_process_that_ends_a_split_and_an_update_are_events(
+    started: Callable[..., StreamingJob], store: Store
+) -> None:
+    """Each with its reason, and by whom."""
+    result = started(endless, records_per_second=200)
+    worker = worker_that(store, lambda each, _: each.is_ready and each.heartbeat_us)
+    os.kill(process_of(worker), signal.SIGKILL)
+    until(lambda: events(store, EventKind.FAILURE), lambda: str(store.read_events("job")))
+    [failure] = events(store, EventKind.FAILURE)
+    assert "signal 9" in failure.reason
+    until(lambda: any("signal 9" in each.reason for each in events(store, EventKind.TAKEOVER)))
+
+    assert "is split" in result.split("sum[0]")
+    [split] = events(store, EventKind.SPLIT)
+    assert split.subject == "sum[0]"
+    assert "request 1, split sum[0]" in split.reason
+    [asked] = events(store, EventKind.REQUEST)
+    assert asked.reason == "split"
+
+    other = df.Pipeline()
+    endless(other)
+    other | "one" >> df.Create([1]) | "seen" >> df.Map(print)
+    result.update(other)
+    result.cancel()
+    [update] = events(store, EventKind.UPDATE)
+    assert update.details["version"] == 1
+    assert update.who == process_name()
+    assert len(events(store, EventKind.RESTART)) == 1
+
+
+def test_the_snapshot_of_a_killed_driver_ages(store_dsn: str, store: Store, tmp_path: Path) -> None:
+    """It stays as it was, with its time; the next driver is an event of its own."""
+    path, out, log = write_events(tmp_path / "events.csv"), tmp_path / "out", tmp_path / "log"
+    command = [sys.executable, "-m", "tests.file_job", str(path), store_dsn, str(out)]
+
+    def age_s() -> float:
+        found = store.read_snapshot("files")
+        return -1.0 if found is None else found.age_s
+
+    names: list[str] = []
+
+    def has_read() -> bool:
+        job = store.read_job("files")
+        has_begun = job is not None and any(each.bundle for each in job.ranges.values())
+        return has_begun and 0 <= age_s() < 1 and driver(store).name not in names
+
+    for _ in range(2):
+        with in_a_group(command, log):
+            until(has_read, log.read_text)
+            names.append(driver(store).name)
+        until(lambda: age_s() > SILENT_US / 1_000_000)
+        assert driver(store).phase is not Phase.ENDED
+    drivers = [
+        each.event for each in store.read_events("files") if each.event.kind in ("start", "restart")
+    ]
+    assert [(each.kind, each.who) for each in drivers] == [
+        (EventKind.RESTART, names[1]),
+        (EventKind.START, names[0]),
+    ]
+
+
+def driver(store: Store) -> DriverEvidence:
+    found = store.read_snapshot("files")
+    assert found is not None
+    return JobSnapshot.read(found.document).driver
