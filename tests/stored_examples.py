@@ -70,7 +70,9 @@ from runners.millwheel.cell_codec import (
     encode_window,
 )
 from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
+from runners.millwheel.model.accounts import RangeHolds, WorkerAccount
 from runners.millwheel.model.counts import Counts
+from runners.millwheel.model.hot_keys import FrequentKey
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.loads import RangeLoad
@@ -471,10 +473,30 @@ MESSAGES: dict[str, Any] = {
         is_paused=False,
         counts=Counts(records_read=5, loads={LOW: RangeLoad(5, (1, 2))}),
         as_of_ms=7,
+        holds={LOW: RangeHolds(processed_us=5, unacknowledged_us=None, window_us=4)},
+        account=WorkerAccount(
+            busy_ms=5,
+            blocked_ms=6,
+            idle_ms=7,
+            stages_us={"sum": 8},
+            commit_counts=(1, 2),
+            commit_sum_us=9,
+            committed_us=None,
+            frequent={LOW: (FrequentKey(key_hash=1, count=2, error=0, of=3, text="key"),)},
+        ),
     ),
     "failed": messages.Failed(worker="w", error=b"error"),
     "died": messages.Died(
         slot=0, at=(StepInput((LOW, HIGH), None, 3, None),), reason="killed", is_silent=True
+    ),
+    "heartbeat": messages.Heartbeat(
+        **WORKER,
+        sent_us=9,
+        at=(StepInput((LOW,), RangeId("read", 0), 3, 4),),
+        since_us=8,
+        transform="sum",
+        record=2,
+        interpreter_us=7,
     ),
     "waiting": messages.Waiting(**WORKER, reason="no store"),
     "stop": messages.Stop(),
