@@ -9,6 +9,7 @@ import attrs
 import dataflow as df
 from benchmarks.processes import server_cpu_s
 from benchmarks.stores import server_of
+from runners.core.ground.lineage import Lineage
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
@@ -38,6 +39,7 @@ def run_to_end(
     ranges: int = 2,
     watched: Callable[[Master], None] = lambda _: None,
     profile: AbstractContextManager[object] | None = None,
+    lineage: Lineage | None = None,
 ) -> ProcessorTime:
     """Run a pipeline to its end.
 
@@ -49,8 +51,10 @@ def run_to_end(
         ranges: key ranges of each grouping.
         watched: is called with the master after each round.
         profile: is entered for the run.
+        lineage: how much is recorded of where rows come from; None: nothing.
     """
-    execution, clock, network = plan(pipeline.graph()), SystemClock(), LocalNetwork()
+    execution = plan(pipeline.graph(), lineage=lineage)
+    clock, network = SystemClock(), LocalNetwork()
     spec = job_spec(_JOB, "streaming", execution, splits_desired=1, ranges_per_grouping=ranges)
     master = Master(store.open_job(spec), execution, 1, network.endpoint("master"), clock)
     worker_spec = WorkerSpec(job=_JOB, slot=0, worker="w", master="master", options=options)

@@ -9,8 +9,8 @@ import attrs
 from benchmarks import tables
 from benchmarks.peers.registry import OURS, PEERS
 from benchmarks.tables import Result
-from examples.paper_figures.style import CSS
-from examples.paper_figures.svg import Drawing
+from runners.observability.drawing.style import CSS
+from runners.observability.drawing.svg import SvgDrawing
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 800.0, 230.0, 700.0, 76.0
 _ROW, _BAR, _FOOT = 30.0, 16.0, 60.0
@@ -51,7 +51,7 @@ def draw(results: Sequence[Result]) -> str:
     rows = bars([each for each in results if each.get("size")])
     bottom = _TOP + _ROW * max(len(rows), 1)
     described = "; ".join(f"{bar.label}: {tables.ratio_text(bar.ratios)}" for bar in rows)
-    drawing = Drawing(
+    drawing = SvgDrawing(
         _WIDTH, bottom + _FOOT, title=_TITLE, description=described or "No comparison.", style=CSS
     )
     drawing.rect("card", 0.5, 0.5, _WIDTH - 1, bottom + _FOOT - 1, corner=8)

@@ -1,6 +1,7 @@
 """What a record of a stream costs: processor time of a worker and of Postgres, by size of step.
 
     python -m benchmarks.stream_costs [--records 200000] [--steps 500,5000,50000] [--profile]
+        [--lineage panes|records]
 
 Per-minute sums by user over JSON lines, exactly once, with Python functions: the worker and its master in this process,
 so that nothing but their work is measured, whatever else the machine does.
@@ -21,6 +22,7 @@ import attrs
 import dataflow as df
 from benchmarks import harness, stores
 from benchmarks.one_worker import run_to_end
+from runners.core.ground.lineage import Lineage, checked_lineage
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.store.postgres import PostgresStore
@@ -103,6 +105,7 @@ def run(
     records: int,
     ranges: int = 2,
     profile: cProfile.Profile | None = None,
+    lineage: Lineage | None = None,
 ) -> Costs:
     """Run a pipeline to its end, in this thread.
 
@@ -112,10 +115,11 @@ def run(
         records: how many a step reads at most.
         ranges: key ranges of each grouping.
         profile: is enabled during the run.
+        lineage: how much is recorded of where rows come from; None: nothing.
     """
     options = WorkerOptions(steps=StepLimits(records=records))
     with closing(CountingStore(dsn)) as store:
-        took = run_to_end(store, dsn, p, options, ranges=ranges, profile=profile)
+        took = run_to_end(store, dsn, p, options, ranges=ranges, profile=profile, lineage=lineage)
         return Costs(
             worker_s=took.worker_s,
             postgres_s=took.postgres_s,
@@ -131,6 +135,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--steps", default="500,5000,50000", help="records in a step")
     parser.add_argument("--profile", action="store_true", help="where the worker's time goes")
+    parser.add_argument(
+        "--lineage", choices=[each.value for each in Lineage], help="record where rows come from"
+    )
     options = parser.parse_args()
     print("| Records in a step | Commits | Worker, us a record | Postgres, us a record |")
     print("| ---: | ---: | ---: | ---: |")
@@ -139,12 +146,16 @@ def main() -> None:
         path = Path(directory) / "events.jsonl"
         write_events(path, options.records)
         for step in map(int, options.steps.split(",")):
+            lineage = checked_lineage(options.lineage)
             profile = cProfile.Profile() if options.profile else None
             found = []
             for _ in range(options.rounds):
                 # A result table belongs to one job, and each round is a job of its own.
                 with stores.database(dsn) as fresh:
-                    found.append(run(fresh, pipeline(path), records=step, profile=profile))
+                    costs = run(
+                        fresh, pipeline(path), records=step, profile=profile, lineage=lineage
+                    )
+                    found.append(costs)
             worker_us, postgres_us = (
                 min(getattr(each, name) for each in found) / options.records * 1e6
                 for name in ("worker_s", "postgres_s")

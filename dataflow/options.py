@@ -39,6 +39,7 @@ class RunnerOptions(TypedDict, total=False):
         workers: how many; of a stream.
         partitions: of a batch.
         until: the end of a backfill.
+        lineage: how much is recorded of where rows come from; "panes" or "records".
     """
 
     job: str
@@ -67,9 +68,11 @@ class RunnerOptions(TypedDict, total=False):
     show_keys: bool
     keep_late: DurationLike | None
     keep_dead: DurationLike | None
+    keep_lineage: DurationLike | None
     records_per_second: float | None
     guarantees: Mapping[str, Any]
     update: Any
+    lineage: str | None
 
 
 class PipelineOptions(RunnerOptions, total=False):

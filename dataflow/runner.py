@@ -36,6 +36,27 @@ class PipelineState(StrEnum):
     FAILED = "failed"
 
 
+class Explanation(Protocol):
+    """An answer for people: ``print`` shows it."""
+
+    def as_json(self) -> Mapping[str, Any]:
+        """All of it as plain values, for JSON."""
+
+
+class Picture(Protocol):
+    """A picture, which notebooks show."""
+
+    def to_svg(self) -> str:
+        """The picture as SVG."""
+
+    def save(self, path: str) -> None:
+        """Write the picture to a file.
+
+        Args:
+            path: of the file, which usually ends in ``.svg``.
+        """
+
+
 class PipelineResult(Protocol):
     """A run that has ended, or is under way."""
 
@@ -105,6 +126,32 @@ class PipelineResult(Protocol):
         * ``text``: its ``repr``, shortened;
         * ``origin``: None, or where the record is, if it was set aside when a file was read: ``path``, ``line``
           (from 1), ``start_bytes``, ``end_bytes``, and ``raw``, the first 64 KiB of these bytes.
+        """
+
+    def explain_row(self, table: str, key: str) -> Explanation:
+        """Explain where a row of a result table comes from: its pane, why that fired, and what it was made of.
+
+        Only where the pipeline runs with ``lineage="panes"``, or ``"records"`` for the records too.
+
+        Args:
+            table: its name.
+            key: the values of the columns of its key, with commas between them, or a JSON array of them.
+
+        Raises:
+            PipelineError: nothing is recorded of such a row.
+        """
+
+    def plot(self, key: Any, *, transform: str | None = None) -> Picture:
+        """Draw the panes of a key as the Dataflow Model paper does: event time across, processing time up.
+
+        Only where the pipeline runs with ``lineage="records"``; with ``"panes"`` the records are missing.
+
+        Args:
+            key: as elements have it.
+            transform: the label of the grouping; None: the one that has the key.
+
+        Raises:
+            PipelineError: nothing is recorded of the key, or several groupings have it.
         """
 
     def late_counts(self) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, NoReturn
 
 from dataflow import distribution
@@ -22,6 +23,8 @@ from dataflow.times import ago
 from runners.cli.check import check_formats
 from runners.cli.counted import add_command as add_metrics_command
 from runners.cli.kept import add_commands as add_kept_commands
+from runners.cli.rows import add_command as add_explain_command
+from runners.cli.rows import add_plot_command
 from runners.cli.run import add_command as add_run_command
 from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
 from runners.cli.waiting import add_command as add_sinks_command
@@ -44,6 +47,8 @@ examples:
   dataflow why scores
   dataflow drain scores --wait
   dataflow metrics scores
+  dataflow explain-row totals red,2013-01-01T12:00:00Z
+  dataflow plot scores --key red --out red.svg
   dataflow late scores --contents
   dataflow purge scores --late 30d
   dataflow forget scores
@@ -321,6 +326,8 @@ def _parser() -> argparse.ArgumentParser:
     add_kept_commands(_with_job(verbs))
     add_metrics_command(_with_job(verbs))
     add_sinks_command(_with_job(verbs))
+    add_explain_command(partial(_verb, verbs))
+    add_plot_command(_with_job(verbs))
     _add_views(verbs)
     _add_requests(verbs)
     return parser

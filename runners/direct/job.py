@@ -17,6 +17,7 @@ from dataflow.source import SourceBatch, SourceReader, SplitStatus, checked_chan
 from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter
+from runners.core.ground.lineage import LineageEntry
 from runners.core.open_windows.choice import opened as opened_windows
 from runners.core.open_windows.open_windows import Arrival, OpenWindows
 from runners.core.panes.signal_delivery import unknown_signal
@@ -190,6 +191,7 @@ class Job:
         )
         self._late: list[tuple[str, LateArrival]] = []
         self._dead: list[DeadLetter] = []
+        self._lineage: list[LineageEntry] = []
         self._now_us = MIN_TIMESTAMP_US
 
     def run(self, bundle_records: int) -> DirectResult:
@@ -210,7 +212,7 @@ class Job:
                 stack.callback(stage.teardown)
             self._read_everything(bundle_records)
             metrics = take_updates(SystemClock().now_us())
-        return DirectResult(self._tables, self._late, self._dead, metrics)
+        return DirectResult(self._tables, self._late, self._dead, metrics, self._lineage)
 
     def _read_everything(self, bundle_records: int) -> None:
         # So the relays have seen that nothing waits yet.
@@ -224,7 +226,11 @@ class Job:
                 if split.moves_with(batch):
                     is_waiting = False
                 admitted = split.stage.admit(
-                    batch, watermark_us=split.watermark_us, ids=split.ids, sketch=split.sketch
+                    batch,
+                    watermark_us=split.watermark_us,
+                    ids=split.ids,
+                    sketch=split.sketch,
+                    split=split.split,
                 )
                 self._late += [(split.stage.name, arrival) for arrival in admitted.late]
                 if batch.processing_time_us is not None:
@@ -393,6 +399,7 @@ class Job:
 
     def _route(self, outputs: StageOutputs) -> None:
         self._dead += outputs.dead
+        self._lineage += outputs.lineage
         for write in outputs.tables:
             apply_table_write(self._tables[write.table.name][1], write)
         for name, partials in outputs.groups.items():

@@ -11,9 +11,18 @@ from dataflow.runner import PipelineState
 from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter, dead_mapping
+from runners.core.ground.lineage import LineageEntry, LineageKind
 from runners.core.panes.late import count_by_transform, late_mapping
 from runners.core.tables.changelog import Rows
 from runners.errors import RequestError, SignalError
+from runners.observability.drawing.pane_plot import PanePlot
+from runners.observability.lineage.explained_rows import (
+    Recorded,
+    RowExplanation,
+    explain_row,
+    not_recorded,
+)
+from runners.observability.lineage.recorded_panes import plot_key
 from windowing.timestamps import DurationLike
 
 
@@ -25,6 +34,7 @@ class DirectResult:
         late: the dropped records.
         dead: the dead letters.
         metrics: what user code has counted.
+        lineage: where rows come from, in the order in which it came about.
     """
 
     def __init__(
@@ -33,9 +43,11 @@ class DirectResult:
         late: Sequence[tuple[str, LateArrival]],
         dead: Sequence[DeadLetter],
         metrics: MetricValues,
+        lineage: Sequence[LineageEntry] = (),
     ) -> None:
         self._tables, self._late, self._dead = tables, late, dead
         self._metrics = metrics
+        self._lineage = [Recorded(number, 1, entry) for number, entry in enumerate(lineage)]
 
     @property
     def state(self) -> PipelineState:
@@ -99,6 +111,44 @@ class DirectResult:
     def metrics(self) -> MetricResults:
         """What user code has counted."""
         return MetricResults(self._metrics)
+
+    def explain_row(self, table: str, key: str) -> RowExplanation:
+        """Explain where a row of a table comes from; see `runners.observability.lineage.explained_rows`.
+
+        Args:
+            table: its name.
+            key: the values of the columns of its key, with commas between them, or a JSON array of them.
+
+        Raises:
+            PipelineError: nothing is recorded of such a row; the pipeline has to run with ``lineage="panes"`` or
+                ``"records"``.
+        """
+        found = explain_row(self._find, table, key)
+        if found is None:
+            raise not_recorded(table, key)
+        return found
+
+    def plot(self, key: Any, *, transform: str | None = None) -> PanePlot:
+        """Draw the panes of a key: event time across, processing time up.
+
+        Args:
+            key: as elements have it.
+            transform: the label of the grouping; None: the one that has the key.
+
+        Raises:
+            PipelineError: nothing is recorded of the key, or several groupings have it; the pipeline has to run with
+                ``lineage="records"``.
+        """
+        transforms = {each.entry.transform for each in self._lineage}
+        return plot_key(self._find, sorted(transforms), key, transform=transform)
+
+    def _find(self, kind: LineageKind, transform: str, key_hash: int) -> Sequence[Recorded]:
+        wanted = kind, transform, key_hash
+        return [
+            each
+            for each in self._lineage
+            if (each.entry.kind, each.entry.transform, each.entry.key_hash) == wanted
+        ]
 
     def late_counts(self) -> Mapping[str, int]:
         """How many late records each transform dropped."""

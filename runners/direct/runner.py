@@ -10,6 +10,7 @@ from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.interruption import if_interrupted
 from runners.core.ground.dead_letters import checked_tries
+from runners.core.ground.lineage import checked_lineage
 from runners.core.stages.plan import plan
 from runners.direct.job import Job
 from runners.direct.micro_batch import MicroBatchJob, in_rounds
@@ -39,6 +40,9 @@ class DirectRunner:
             has no handler; None: as `logging` is set up in this process.
         check_types: whether each element is checked against the type that annotations and `with_output_types` give it,
             where a transform takes or emits it.  An element of another type is a failure of user code.
+        lineage: record where rows of tables come from: ``"panes"``, which pane each row is, why that fired, and how
+            much of which splits is in it; ``"records"``, the records too, as text.  `explain_row` shows it.  It
+            costs a look at every element; None: nothing is recorded.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class DirectRunner:
         tries_per_record: int | None = None,
         log_level: str | None = None,
         check_types: bool = False,
+        lineage: str | None = None,
     ) -> None:
         if bundle_records < 1:
             raise PipelineError(f"bundle_records must be positive, not {bundle_records}")
@@ -61,7 +66,7 @@ class DirectRunner:
             raise PipelineError(f"micro_batch must be a positive duration, not {micro_batch!r}")
         self._bundle_records, self._tries = bundle_records, checked_tries(tries_per_record)
         self._log_level = checked_level(log_level)
-        self._check_types = check_types
+        self._check_types, self._lineage = check_types, checked_lineage(lineage)
 
     def run(self, graph: PipelineGraph) -> DirectResult:
         """Run to the end of every source.
@@ -71,7 +76,7 @@ class DirectRunner:
             PipelineError: the rounds of a micro-batch are wanted and a source does not give the arrival of its input.
         """
         graph = graph if self._round_us is None else in_rounds(graph, self._round_us)
-        execution = plan(graph, check_types=self._check_types)
+        execution = plan(graph, check_types=self._check_types, lineage=self._lineage)
         for stage in execution.sources():
             stage.read.source.check()
         for _, sink in execution.graph.sinks().values():

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from dataflow.graph import PipelineGraph
+from runners.core.ground.lineage import Lineage
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.millwheel.control.backfill_progress import check_backfill_is_whole
 from runners.millwheel.control.job import job_spec
@@ -40,6 +41,7 @@ class JobOptions:
     ranges_per_grouping: int
     log_level: str | None = None
     check_types: bool = False
+    lineage: Lineage | None = None
 
     @classmethod
     def of_stream(
@@ -51,6 +53,7 @@ class JobOptions:
         workers: int,
         log_level: str | None = None,
         check_types: bool = False,
+        lineage: Lineage | None = None,
     ) -> "JobOptions":
         """The options of a stream, whether it begins live or with a backfill.
 
@@ -61,6 +64,7 @@ class JobOptions:
             workers: the number of slots.
             log_level: what of that level or above workers log; None: see `wanted_level`.
             check_types: whether elements are checked against their types.
+            lineage: how much is recorded of where rows come from; None: nothing.
         """
         return cls(
             job=job,
@@ -72,6 +76,7 @@ class JobOptions:
             ranges_per_grouping=workers * _RANGES_PER_WORKER,
             log_level=log_level,
             check_types=check_types,
+            lineage=lineage,
         )
 
 
@@ -169,7 +174,8 @@ def prepare(
     """
     if update is not None:
         update = attrs.evolve(update, former=_former(update, options.job))
-    execution = plan(with_outboxes_of(graph, options.job), check_types=options.check_types)
+    whole = with_outboxes_of(graph, options.job)
+    execution = plan(whole, check_types=options.check_types, lineage=options.lineage)
     for stage in execution.sources():
         operation: Any = stage.root.operation
         operation.source.check()

@@ -19,6 +19,9 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.guards import unknown_job
+from runners.observability.drawing.pane_plot import PanePlot
+from runners.observability.lineage.explained_rows import RowExplanation
+from runners.observability.lineage.stored_lineage import explain_stored_row, plot_stored_key
 from runners.registry import open_store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from runners.stored.metrics import metrics_of
@@ -166,6 +169,32 @@ class StoreResult:
         """What user code has counted, as far as it is committed."""
         with closing(open_store(self.dsn)) as store:
             return MetricResults(metrics_of(store.read_metrics(self.job)))
+
+    def explain_row(self, table: str, key: str) -> RowExplanation:
+        """Explain where a row of a table comes from, as far as the job has recorded it (option ``lineage``).
+
+        Args:
+            table: its name.
+            key: the values of the columns of its key, with commas between them, or a JSON array of them.
+
+        Raises:
+            PipelineError: nothing is recorded of such a row.
+        """
+        with closing(open_store(self.dsn)) as store:
+            return explain_stored_row(store, self.job, table, key)
+
+    def plot(self, key: Any, *, transform: str | None = None) -> PanePlot:
+        """Draw the panes of a key, as far as the job has recorded them (option ``lineage``).
+
+        Args:
+            key: as elements have it.
+            transform: the label of the grouping; None: the one that has the key.
+
+        Raises:
+            PipelineError: nothing is recorded of the key, or several groupings have it.
+        """
+        with closing(open_store(self.dsn)) as store:
+            return plot_stored_key(store, self.job, key, transform=transform)
 
     def late_counts(self) -> Mapping[str, int]:
         """How many late records each transform dropped; the store adds them up."""

@@ -6,6 +6,7 @@ import attrs
 
 from dataflow.errors import PipelineError
 from runners.core.ground.dead_letters import checked_tries
+from runners.core.ground.lineage import checked_lineage
 from runners.spark.prepared_job import JobOptions
 from runners.spark.session import local_master
 from runners.spark.spark_options import SparkOptions
@@ -45,6 +46,7 @@ class StreamOptions:
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
         check_types: bool = False,
+        lineage: str | None = None,
     ) -> "StreamOptions":
         """The options, from the arguments of a runner.
 
@@ -63,6 +65,7 @@ class StreamOptions:
                 likes.
             log_level: of what user code logs; None: see `wanted_level`.
             check_types: whether elements are checked against their types.
+            lineage: how much is recorded of where rows come from, "panes" or "records"; None: nothing.
 
         Raises:
             PipelineError: one of them is not valid.
@@ -77,6 +80,7 @@ class StreamOptions:
                 workers=workers,
                 log_level=checked_level(log_level),
                 check_types=check_types,
+                lineage=checked_lineage(lineage),
             ),
             spark=SparkOptions(master or local_master(workers), spark_settings, code),
             workers=workers,

@@ -46,7 +46,9 @@ from runners.millwheel.store.port import Store
 from runners.millwheel.versions.job_versions import Update
 from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.observability.drawing.pane_plot import PanePlot
 from runners.observability.evidence.snapshot_taker import SnapshotTaker
+from runners.observability.lineage.explained_rows import RowExplanation
 from runners.process_name import process_name
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
@@ -275,6 +277,14 @@ class StreamingJob:
     def metrics(self) -> MetricResults:
         """What user code has counted so far."""
         return self._prepared.result.metrics()
+
+    def explain_row(self, table: str, key: str) -> RowExplanation:
+        """Explain where a row comes from; see `StoreResult.explain_row`."""
+        return self._prepared.result.explain_row(table, key)
+
+    def plot(self, key: Any, *, transform: str | None = None) -> PanePlot:
+        """Draw the panes of a key; see `StoreResult.plot`."""
+        return self._prepared.result.plot(key, transform=transform)
 
     def late_counts(self) -> Mapping[str, int]:
         """How many of them each transform has dropped so far."""

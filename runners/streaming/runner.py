@@ -44,6 +44,8 @@ class StreamingRunner:
             likes.
         log_level: as for `BatchRunner`.
         check_types: as for `DirectRunner`.
+        lineage: as for `DirectRunner`; kept in the store for `keep_lineage`.  Entries are rows of the commits that they
+            tell of, so they are there exactly if these are.
         skew_limit: how far the event time of one split of a source may be ahead of the slowest one (`timedelta`, text,
             or seconds); a split that is further waits, so that windows between them need not be kept.  A split that has
             nothing does not hold the others back.  None: as far as it likes.
@@ -65,6 +67,7 @@ class StreamingRunner:
         keep_late: how long records that came too late are kept in the store (`timedelta`, text, or seconds); how many
             they were is known for ever.  None: as long as the job.
         keep_dead: the same for dead letters.
+        keep_lineage: the same for lineage; of a row that is older nothing is known then.
         records_per_second: slows each split of each source down to this speed; for replays and demonstrations.
         update: have a job that runs another pipeline go over to this one, after printing what that keeps and loses
             (docs/how-to/change-a-running-pipeline.md).  None: refuse it.
@@ -86,6 +89,7 @@ class StreamingRunner:
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
         check_types: bool = False,
+        lineage: str | None = None,
         skew_limit: DurationLike | None = None,
         guarantees: Mapping[str, Guarantees] = MappingProxyType({}),
         state_cache_bytes: int | None = 256 << 20,
@@ -96,6 +100,7 @@ class StreamingRunner:
         show_keys: bool = False,
         keep_late: DurationLike | None = None,
         keep_dead: DurationLike | None = None,
+        keep_lineage: DurationLike | None = "7 days",
         records_per_second: float | None = None,
         update: Update | None = None,
         master: str | None = None,
@@ -121,6 +126,7 @@ class StreamingRunner:
             step_timeout=step_timeout,
             log_level=log_level,
             check_types=check_types,
+            lineage=lineage,
             master=master,
             spark_settings=spark_settings,
             code=code,
@@ -138,7 +144,9 @@ class StreamingRunner:
             shows_keys=show_keys,
         )
         self._update, self._balance, self._gather = update, balance, gather
-        self._retention = Retention.of(keep_late=keep_late, keep_dead=keep_dead)
+        self._retention = Retention.of(
+            keep_late=keep_late, keep_dead=keep_dead, keep_lineage=keep_lineage
+        )
 
     @property
     def job(self) -> str:

@@ -51,15 +51,18 @@ from tests.conformance.broken_adapters.journalling import (
 from tests.conformance.broken_adapters.keeping import (
     AddsWhatIsCountedAnew,
     CountsWhatIsFenced,
+    FindsLineageOfAnyKind,
     FoldsWhatRangesCount,
     FoldsWithoutDeleting,
     ForgetsHowManyWereLate,
     ForgetsMetricsOfTheGone,
+    KeepsLineageForEver,
     PrunesTheLastIndex,
     PrunesWhatIsOnItsWay,
     PrunesWhatTheMasterStillHas,
     PurgesWhatCameLater,
     PurgesWhateverItsAge,
+    RecordsLineageOfTheFenced,
     ReplaysWhateverThereIs,
 )
 from tests.conformance.broken_adapters.on_postgres import (
@@ -199,6 +202,9 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (FoldsWhatRangesCount, "folded_metrics"),
         (ForgetsMetricsOfTheGone, "metrics_after_an_update"),
         (FoldsWithoutDeleting, "folded_metrics"),
+        (RecordsLineageOfTheFenced, "lineage_is_read_as_it_was_recorded"),
+        (FindsLineageOfAnyKind, "lineage_is_read_as_it_was_recorded"),
+        (KeepsLineageForEver, "lineage_is_purged"),
         (ForgetsHowManyWereLate, "late_records_and_dead_letters_are_purged"),
         (PurgesWhatCameLater, "late_records_and_dead_letters_are_purged"),
         (PurgesWhateverItsAge, "late_records_and_dead_letters_are_purged"),

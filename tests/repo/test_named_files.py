@@ -95,11 +95,11 @@ def test_targets_of_make_are_there() -> None:
 
 def test_commands_of_dataflow_are_there() -> None:
     cli = "".join(map(text_of, (ROOT / "runners/cli").glob("*.py")))
-    verbs = set(re.findall(r'^\s+"([a-z]+)",$', cli, re.MULTILINE)) | {each.value for each in Verb}
+    verbs = set(re.findall(r'^\s+"([a-z-]+)",$', cli, re.MULTILINE)) | {each.value for each in Verb}
     named = {
         (page.name, verb)
         for page in PAGES
-        for verb in re.findall(r"(?:`|^)dataflow ([a-z]+)", text_of(page), re.MULTILINE)
+        for verb in re.findall(r"(?:`|^)dataflow ([a-z-]+)", text_of(page), re.MULTILINE)
     }
 
     assert len(named) > 10

@@ -16,6 +16,7 @@ import attrs
 from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter
+from runners.core.ground.lineage import Cause
 from triggers.trigger import Progress
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
@@ -236,6 +237,7 @@ class Effects:
     Attributes:
         timers, holds: map to the new instant, or None to delete; a hold is one of the watermark behind the grouping.
         touched: has the cells that have changed, in that order: the order of a set differs between processes.
+        causes: why windows fired, by the index of what they emitted among ``values``, where lineage is recorded.
     """
 
     values: list[Any] = attrs.field(factory=list)
@@ -249,6 +251,7 @@ class Effects:
     touched: dict[CellId, None] = attrs.field(factory=dict)
     late: list[LateArrival] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
+    causes: dict[int, Cause] = attrs.field(factory=dict)
 
     def bundle(self) -> Bundle:
         """The emitted panes as a bundle."""

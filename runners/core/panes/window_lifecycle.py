@@ -17,6 +17,7 @@ from runners.core.ground.cells import (
     WindowState,
     WindowTimers,
 )
+from runners.core.ground.lineage import Cause
 from runners.core.panes.firing import Panes
 from runners.core.panes.merging_cells import Regrouper
 from runners.core.partials.folding import Accumulation
@@ -29,6 +30,10 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import Window
 
 _DOMAINS = tuple(TimeDomain)
+#: Why a window fires that its trigger does not ask for.
+_EXPIRED = "the window has expired"
+_CORRECTED = "what it has emitted has to be corrected"
+_DEADLINE = "a window that merged into it has expired"
 
 
 class WindowLifecycle:
@@ -46,6 +51,11 @@ class WindowLifecycle:
         self._retracts_merged = strategy.is_retracting and strategy.is_merging
         self._holds = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
         self._panes = Panes(accumulation, regrouper.whole if regrouper else None)
+        self._explains = False
+
+    def explain(self) -> None:
+        """Have effects say from here on why windows fire (`Effects.causes`)."""
+        self._explains = True
 
     def observe(
         self, state: WindowState, window: Window, elements: Elements, clocks: Clocks
@@ -79,7 +89,7 @@ class WindowLifecycle:
             clocks: the clocks.
         """
         is_last = self._strategy.expiry_us(window) <= clocks.watermark_us
-        self._panes.fire(key, window, state, effects, clocks, is_last=is_last)
+        self._fire(key, window, state, effects, clocks, _CORRECTED, is_last=is_last)
 
     def retract_standing(self, key: Any, state: WindowState, effects: Effects) -> None:
         """Retract what a window has emitted; see `Panes.retract_standing`."""
@@ -110,12 +120,13 @@ class WindowLifecycle:
         expiry_us = self._strategy.expiry_us(window)
         if clocks.watermark_us >= expiry_us:
             if state.pending or self._closes(window, state, clocks):
-                self._panes.fire(cell_id[0], window, state, effects, clocks, is_last=True)
+                reason = self._reason(window, state, clocks)
+                self._fire(cell_id[0], window, state, effects, clocks, reason, is_last=True)
             clear(effects, cell_id, window, state)
             free(cells, cell_id, window)
             return
         if self._deadline_us(window, state) <= clocks.watermark_us and state.pending:
-            self._panes.fire(cell_id[0], window, state, effects, clocks, is_last=False)
+            self._fire(cell_id[0], window, state, effects, clocks, _DEADLINE, is_last=False)
         if not state.trigger.is_finished:
             self._ask_trigger(cell_id[0], window, state, effects, clocks)
         if self._is_over(window, state):
@@ -203,6 +214,34 @@ class WindowLifecycle:
         _set_timers(effects, cell_id, window, state, timers)
         state.armed_for = state.trigger
 
+    def _fire(
+        self,
+        key: Any,
+        window: Window,
+        state: WindowState,
+        effects: Effects,
+        clocks: Clocks,
+        reason: str,
+        *,
+        is_last: bool,
+    ) -> None:
+        """Fire the window, and say why where that is recorded."""
+        pending, before = state.pending, len(effects.values)
+        self._panes.fire(key, window, state, effects, clocks, is_last=is_last)
+        if self._explains:
+            # What is retracted is so for the same reason.
+            for index in range(before, len(effects.values)):
+                effects.causes[index] = Cause(reason, pending)
+
+    def _reason(self, window: Window, state: WindowState, clocks: Clocks) -> str:
+        """Why the window fires now: the ready parts of its trigger, or its expiry."""
+        trigger, seen = state.trigger, clocks.for_triggers
+        if not self._explains:
+            return ""
+        if trigger.is_finished or not self._trigger.should_fire(trigger.state, window, seen):
+            return _EXPIRED
+        return ", ".join(dict.fromkeys(self._trigger.reasons(trigger.state, window, seen)))
+
     def _ask_trigger(
         self, key: Any, window: Window, state: WindowState, effects: Effects, clocks: Clocks
     ) -> None:
@@ -210,7 +249,8 @@ class WindowLifecycle:
         if not self._trigger.should_fire(state.trigger.state, window, seen):
             return
         if state.pending or self._fires_on_time(window, state, clocks):
-            self._panes.fire(key, window, state, effects, clocks, is_last=False)
+            reason = self._reason(window, state, clocks)
+            self._fire(key, window, state, effects, clocks, reason, is_last=False)
         else:
             # Without new records the on-time firing emits nothing, but it counts as past.
             state.is_past |= seen.watermark_us >= window.end_us

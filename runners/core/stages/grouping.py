@@ -16,7 +16,15 @@ The five parts of the paper's GroupByKeyAndWindow, in the order in which a recor
 Dataflow Model, section 2.2.2.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -30,6 +38,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.conversion import Conversion
 from runners.core.ground.key_codec import KeyCodec
+from runners.core.ground.lineage import Cause
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
@@ -41,6 +50,7 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.retirement import divided
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
+from runners.core.stages.tracing import Tracing
 from runners.core.stateful.cell_pages import (
     LetGo,
     NeedPages,
@@ -51,9 +61,12 @@ from runners.core.stateful.cell_pages import (
 from runners.core.stateful.merging_do_fn import MergingDoFnMachine
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
+from triggers.trigger import END_REACHED
 from windowing.errors import what_was_raised
 
 T = TypeVar("T")
+#: Why windows fire that all fire once; how many records are in them is not counted.
+_AT_END = Cause(END_REACHED, 0)
 
 
 @attrs.frozen
@@ -120,6 +133,11 @@ class GroupingStage:
         self._trial: Trial | None = None
         self._tries = tries
         self._where = str(stage.root)
+        #: Records the lineage of panes; what other state machines emit are no panes.
+        self._tracing: Tracing | None = None
+        if plan.lineage is not None and isinstance(self.machine, GroupAlsoByWindow):
+            self._tracing = Tracing(plan.lineage)
+            self.machine.lifecycle.explain()
         self.codec = KeyCodec(self._where)
 
     def try_first(self, trial: Trial | None) -> None:
@@ -199,7 +217,8 @@ class GroupingStage:
             bundle = self.tried(lambda: next(bundles, None))
         if bundle is None:
             return None
-        return Step(outputs=self.executor.process(bundle, clocks))
+        causes = dict.fromkeys(range(len(bundle)), _AT_END) if self._tracing else {}
+        return Step(outputs=self._processed(bundle, causes, clocks))
 
     def fire_timers(
         self,
@@ -372,9 +391,23 @@ class GroupingStage:
 
     def _followed(self, effects: Effects, clocks: StageClocks) -> Step:
         # User code may look views up.
-        outputs = raising_unread(lambda: self.executor.process(effects.bundle(), clocks))
+        outputs = raising_unread(lambda: self._processed(effects.bundle(), effects.causes, clocks))
         outputs.dead[:0] = effects.dead
+        if self._tracing is not None:
+            outputs.lineage += self._tracing.late(self.root, self.codec, effects.late, clocks)
         return Step(effects, outputs)
+
+    def _processed(
+        self, bundle: Bundle, causes: Mapping[int, Cause], clocks: StageClocks
+    ) -> StageOutputs:
+        """What the transforms behind the grouping make of its panes."""
+        if self._tracing is None:
+            return self.executor.process(bundle, clocks)
+        mode = self.graph.pcollections[self.root.inputs[0]].strategy.accumulation_mode
+        bundle, fired = self._tracing.fired(self.root, self.codec, bundle, causes, clocks, mode)
+        outputs = self.executor.process(bundle, clocks)
+        outputs.lineage[:0] = fired
+        return outputs
 
 
 def _machine(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import attrs
 
 from dataflow.graph import KeyedOperation, PipelineGraph, Read, TransformNode, WriteTable
+from runners.core.ground.lineage import Lineage
 
 
 @attrs.frozen(kw_only=True)
@@ -87,11 +88,13 @@ class ExecutionPlan:
 
     Attributes:
         retirement: of a version of a job on its way to another pipeline; None of any other.
+        lineage: how much of the lineage of panes is recorded; None: nothing.
     """
 
     graph: PipelineGraph
     stages: Mapping[str, Stage]
     retirement: Retirement | None = None
+    lineage: Lineage | None = None
 
     def senders(self, name: str) -> tuple[str, ...]:
         """The names of the stages that send to a grouping."""
@@ -110,18 +113,22 @@ class ExecutionPlan:
         return (stage for stage in self.stages.values() if not stage.is_source)
 
 
-def plan(graph: PipelineGraph, *, check_types: bool = False) -> ExecutionPlan:
+def plan(
+    graph: PipelineGraph, *, check_types: bool = False, lineage: Lineage | None = None
+) -> ExecutionPlan:
     """Cut a graph into stages.
 
     Args:
         graph: the pipeline.
         check_types: whether elements are checked against the types that are known of them; else nothing of these is in
             the plan.
+        lineage: how much of the lineage of panes is recorded; None: nothing.
     """
     if not check_types:
         graph = attrs.evolve(graph, type_checks=())
     roots = [node for node in graph.transforms if isinstance(node.operation, Read | KeyedOperation)]
-    return ExecutionPlan(graph=graph, stages={root.label: _stage(graph, root) for root in roots})
+    stages = {root.label: _stage(graph, root) for root in roots}
+    return ExecutionPlan(graph=graph, stages=stages, lineage=lineage)
 
 
 def _stage(graph: PipelineGraph, root: TransformNode) -> Stage:

@@ -14,7 +14,7 @@ MillWheel, section 4.6 (injectors) and 6.1.1.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -29,11 +29,13 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter, letters_set_aside
 from runners.core.ground.element_text import shown
+from runners.core.ground.lineage import SplitOrigin
 from runners.core.stages.deduplication import Deduplicated, Deduplicator, NewId, SplitIds
 from runners.core.stages.percentile_watermark import ProgressSketch, percentile_of
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
+from runners.core.stages.tracing import Tracing
 from runners.core.user_code.poison import Trial
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -150,6 +152,7 @@ class SourceStage:
         self.name, self.read = stage.name, stage.read
         self._root, self._tries = stage.root, tries
         self.executor = StageExecutor(plan, stage, tries=tries)
+        self._tracing = None if plan.lineage is None else Tracing(plan.lineage)
         #: Deduplicates what is read; None: records have no ids.
         self.deduplicator: Deduplicator | None = None
         if self.read.record_ids is not None:
@@ -184,6 +187,7 @@ class SourceStage:
         watermark_us: int,
         ids: SeenBefore | None,
         sketch: ProgressSketch | None = None,
+        split: Any = None,
     ) -> Admitted:
         """Take a batch in: which of its records count, and where the split is behind it.
 
@@ -192,6 +196,7 @@ class SourceStage:
             watermark_us: that of the split before it, in microseconds.
             ids: the ids of the split; None: records have none.
             sketch: of the split; is given the event times of the records that count.
+            split: that it was read from, for lineage.
 
         Raises:
             InputError: a record was set aside that may not be left out, or the signs are not what they can be.
@@ -219,6 +224,9 @@ class SourceStage:
             )
         if sketch is not None:
             sketch.add(admitted.bundle.timestamps_us)
+        if self._tracing is not None:
+            origin = SplitOrigin.of(self.name, split, batch.position)
+            admitted = attrs.evolve(admitted, bundle=self._tracing.read(admitted.bundle, origin))
         return admitted
 
     def process(self, admitted: Admitted, clocks: StageClocks) -> StageOutputs:

@@ -33,12 +33,14 @@ from runners.core.columns.windows import assigned as assigned_columns
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter
 from runners.core.ground.key_codec import KeyCodec
+from runners.core.ground.lineage import LineageEntry
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.partial import Partial
 from runners.core.partials.parts import parts_of, together
 from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.stage_clocks import StageClocks
+from runners.core.stages.tracing import Tracing
 from runners.core.tables.outbox_rows import outbox_write
 from runners.core.tables.rows import table_write
 from runners.core.user_code.do_fn_invoker import DoFnInvoker
@@ -61,17 +63,23 @@ _Consumer = Callable[[Bundle], None]
 
 @attrs.define
 class StageOutputs:
-    """The outputs of one bundle: partials per grouping label, table writes, and records that user code fails on."""
+    """The outputs of one bundle: partials per grouping label, table writes, and records that user code fails on.
+
+    Attributes:
+        lineage: where what is in the others comes from, if that is recorded.
+    """
 
     groups: dict[str, Sequence[Partial]] = attrs.field(factory=dict)
     tables: list[TableWrite] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
+    lineage: list[LineageEntry] = attrs.field(factory=list)
 
     def add(self, other: "StageOutputs") -> None:
         """Add the outputs of a later bundle."""
         for label, partials in other.groups.items():
             self.add_partials(label, partials)
         self.tables += other.tables
+        self.lineage += other.lineage
 
     def add_partials(self, label: str, partials: Sequence[Partial]) -> None:
         """Add partials for a grouping; columns stay columns, and unfolded partials stay unfolded.
@@ -104,7 +112,8 @@ class StageExecutor:
         self._consumers: dict[int, list[_Consumer]] = defaultdict(list)
         self._invokers: list[DoFnInvoker] = []
         self._outputs = StageOutputs()
-        self._watermark_us = self._now_us = MIN_TIMESTAMP_US
+        self._clocks = StageClocks.of_source(watermark_us=MIN_TIMESTAMP_US, now_us=MIN_TIMESTAMP_US)
+        self._tracing = None if plan.lineage is None else Tracing(plan.lineage)
         #: Takes partials for groupings, by label, out of the outputs of an element that causes very many.
         #: Not called if failing records are left out, as the outputs of such a record must not count.
         self.overflow: Callable[[Mapping[str, Sequence[Partial]]], None] | None = None
@@ -143,8 +152,7 @@ class StageExecutor:
             clocks: the clocks; what reaches a grouping behind the output watermark is late for it.
             tag: which output of the root it is; only a read can have a second one.
         """
-        self._outputs, self._watermark_us = StageOutputs(), clocks.output_watermark_us
-        self._now_us = clamp_timestamp_us(clocks.now_us)
+        self._outputs, self._clocks = StageOutputs(), clocks
         if not bundle.values:
             return self._outputs
         begin = self._begins[tag]
@@ -246,16 +254,20 @@ class StageExecutor:
         panes = bundle.panes or [NO_FIRING] * size
         signs = bundle.signs or [+1] * size
         columns = zip(bundle.values, signs, bundle.timestamps_us, windows, panes, strict=True)
-        changes = [Change(*column, self._now_us) for column in columns]
+        now_us = clamp_timestamp_us(self._clocks.now_us)
+        changes = [Change(*column, now_us) for column in columns]
         self._push(output, Bundle(changes, bundle.timestamps_us, bundle.windows, bundle.panes))
 
     def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
-        partials = lifter.lift(bundle, watermark_us=self._watermark_us)
+        partials = lifter.lift(bundle, watermark_us=self._clocks.output_watermark_us)
         for part in () if self._tries is None else parts_of(partials):
             # The code that routes the partials would find out too late which record had a key that cannot be encoded.
             for each in () if isinstance(part, PartialColumns) else part:
                 self._codecs[label].encode(each[0])
         self._outputs.add_partials(label, partials)
+        if self._tracing is not None:
+            codec = self._codecs[label]
+            self._outputs.lineage += self._tracing.sent(label, codec, bundle, self._clocks)
         self._overflow_in -= len(bundle)
         if self._overflow_in <= 0 and self.overflow is not None:
             self.overflow(self._outputs.groups)
@@ -268,3 +280,7 @@ class StageExecutor:
         is_retracted = self._plan.graph.pcollections[node.inputs[0]].retracted_by is not None
         write = table_write(node, operation.table, bundle, is_retracted=is_retracted)
         self._outputs.tables.append(write)
+        if self._tracing is not None:
+            self._outputs.lineage += self._tracing.written(
+                node, operation.table, bundle, self._clocks
+            )

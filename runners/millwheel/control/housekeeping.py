@@ -1,8 +1,8 @@
 """Housekeeping: what the driver of a stream deletes from its store while the job runs.
 
-It folds what user code has counted, of which each commit adds a row.  It deletes late records and dead letters when
-they are older than the user wants to keep them, and what ranges, requests and former owners leave behind, after a day.
-Otherwise each of these would grow for as long as the job lives.
+It folds what user code has counted, of which each commit adds a row.  It deletes late records, dead letters and lineage
+when they are older than the user wants to keep them, and what ranges, requests and former owners leave behind, after a
+day.  Otherwise each of these would grow for as long as the job lives.
 
 No result depends on it, so a driver that cannot do it goes on, and tries again later.
 """
@@ -15,7 +15,7 @@ import attrs
 from dataflow.errors import PipelineError
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.store.port import KeptKind, Store
+from runners.millwheel.store.port import PurgedKind, Store
 from runners.stored.metrics import folded
 from windowing.timestamps import DurationLike, to_duration_us
 
@@ -31,24 +31,36 @@ _LOG = logging.getLogger(__name__)
 
 @attrs.frozen(kw_only=True)
 class Retention:
-    """How long a job keeps late records and dead letters, in seconds; None: for ever."""
+    """How long a job keeps late records, dead letters and lineage, in seconds; None: for ever."""
 
     late_s: float | None = None
     dead_s: float | None = None
+    lineage_s: float | None = None
 
     @classmethod
-    def of(cls, *, keep_late: DurationLike | None, keep_dead: DurationLike | None) -> "Retention":
+    def of(
+        cls,
+        *,
+        keep_late: DurationLike | None,
+        keep_dead: DurationLike | None,
+        keep_lineage: DurationLike | None = None,
+    ) -> "Retention":
         """Make one from lengths of time as a user writes them.
 
         Args:
             keep_late: how long late records are kept, in seconds where it is a number; None: for ever.
             keep_dead: the same of dead letters.
+            keep_lineage: the same of lineage.
 
         Raises:
             PipelineError: one of them is negative.
             TimeError: one of them is no length of time.
         """
-        return cls(late_s=_seconds("keep_late", keep_late), dead_s=_seconds("keep_dead", keep_dead))
+        return cls(
+            late_s=_seconds("keep_late", keep_late),
+            dead_s=_seconds("keep_dead", keep_dead),
+            lineage_s=_seconds("keep_lineage", keep_lineage),
+        )
 
 
 class Housekeeper:
@@ -56,7 +68,7 @@ class Housekeeper:
 
     Args:
         job: its name in the store.
-        retention: of late records and dead letters.
+        retention: of late records, dead letters and lineage.
         clock: for the time between two rounds; the store knows how old its rows are.
         signals_processed: returns the number of the last signal that every range which listens has processed.
     """
@@ -82,9 +94,10 @@ class Housekeeper:
         if self._clock.monotonic_ms() < self._due_ms:
             return
         self._due_ms = self._clock.monotonic_ms() + INTERVAL_MS
-        kept: Mapping[KeptKind, float | None] = {
+        kept: Mapping[PurgedKind, float | None] = {
             "late": self._retention.late_s,
             "dead": self._retention.dead_s,
+            "lineage": self._retention.lineage_s,
         }
         deleted: dict[str, int] = {}
         for kind, older_than_s in kept.items():

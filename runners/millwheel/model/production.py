@@ -15,6 +15,7 @@ import attrs
 from dataflow.table import TableWrite
 from runners.core.ground import dead_letters
 from runners.core.ground.cells import LateArrival
+from runners.core.ground.lineage import LineageEntry
 from runners.core.panes.late import late_text
 from runners.millwheel.model.events import UNKNOWN
 from runners.millwheel.model.ids import Channel, CommitMark, Fence, RangeId, Receipt
@@ -217,6 +218,7 @@ class Production:
         signal_marks: how far the range has come with the job's signals, per range.
         finished: ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
         ended_handovers: ranges whose handover has ended.
+        lineage: where what it contains comes from, if that is recorded.
         metrics: what user code has counted; None: nothing.
     """
 
@@ -243,6 +245,7 @@ class Production:
     late: Sequence[LateRecord] = ()
     dead: Sequence[StoredDeadLetter] = ()
     tables: Sequence[TableWrite] = ()
+    lineage: Sequence[LineageEntry] = ()
     metrics: Counted | None = None
 
     def named_ranges(self) -> set[RangeId]:

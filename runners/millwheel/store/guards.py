@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from dataflow.table import TableSpec
+from runners.core.ground.lineage import LineageEntry, SplitOrigin
 from runners.core.panes.signal_delivery import unknown_signal
 from runners.errors import (
     JobMismatchError,
@@ -227,6 +228,25 @@ def escaped_late(record: LateRecord) -> LateRecord:
         transform=escape_text(record.transform),
         key=escape_text(record.key),
         contents=escape_text(record.contents),
+    )
+
+
+def escaped_lineage(entry: LineageEntry) -> LineageEntry:
+    """An entry of lineage with text that every store can keep."""
+    origin = entry.origin
+    if isinstance(origin, SplitOrigin):
+        origin = SplitOrigin(*map(escape_text, origin))
+    elif origin is not None:
+        origin = origin._replace(
+            transform=escape_text(origin.transform), key=escape_text(origin.key)
+        )
+    return attrs.evolve(
+        entry,
+        transform=escape_text(entry.transform),
+        key=escape_text(entry.key),
+        reason=escape_text(entry.reason),
+        origin=origin,
+        elements=tuple(map(escape_text, entry.elements)),
     )
 
 

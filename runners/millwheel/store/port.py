@@ -20,6 +20,7 @@ from typing import Any, Literal, Protocol
 import attrs
 
 from dataflow.table import Row, TableSpec
+from runners.core.ground.lineage import LineageEntry, LineageKind
 from runners.millwheel.model.events import UNKNOWN, Cause, JobEvent, StoredEvent
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.key_range import KeyRange
@@ -35,6 +36,21 @@ from runners.stored.framing import current_format
 @attrs.frozen
 class Committed:
     """All of the production is durable."""
+
+
+@attrs.frozen
+class StoredLineage:
+    """An entry of the lineage of a job.
+
+    Attributes:
+        number: grows from one commit to those that have seen it.
+        version: of the job when it was recorded.
+        entry: the entry.
+    """
+
+    number: int
+    version: int
+    entry: LineageEntry
 
 
 @attrs.frozen
@@ -54,6 +70,8 @@ class Indeterminate:
 CommitOutcome = Committed | Fenced | Indeterminate
 #: What a job keeps for people: records that came too late, and records that user code could not take.
 KeptKind = Literal["late", "dead"]
+#: What `Store.purge` deletes.
+PurgedKind = Literal["late", "dead", "lineage"]
 #: What `Store.prune` deletes.
 PRUNED = ("ranges", "owners", "requests", "signals", "events")
 #: What the keys of cells begin with that are pages of the state of another cell: of these a store hands out only those
@@ -736,16 +754,28 @@ class Store(OutboxStore, Protocol):
             fold: makes one payload of several, oldest first; may be called again.
         """
 
+    def read_lineage(
+        self, job: str, kind: LineageKind, transform: str, key_hash: int
+    ) -> Sequence[StoredLineage]:
+        """The entries of the lineage of a job about one key, oldest first; none of an unknown job.
+
+        Args:
+            job: its name.
+            kind: of the entries.
+            transform: their `LineageEntry.transform`.
+            key_hash: of the key, without a sign.
+        """
+
     def purge(
-        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+        self, job: str, kind: PurgedKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
-        """Delete late records or dead letters of the job; returns how many rows, 0 of an unknown job.
+        """Delete late records, dead letters or lineage of the job; returns how many rows, 0 of an unknown job.
 
         Idempotent, and safe while the job runs: it takes no fence.
 
         Args:
             job: its name.
-            kind: which of the two.
+            kind: which of them.
             older_than_s: only those that were recorded at least so long ago, in seconds.
             up_to: only those whose ``number`` is not above this; None: whatever it is.
         """

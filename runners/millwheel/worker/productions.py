@@ -53,6 +53,7 @@ def production_of(job: str, step: WorkerStep) -> Production:
         late=step.late,
         dead=step.dead,
         tables=step.tables,
+        lineage=step.lineage,
         metrics=Counted(encode_metrics(step.metrics)) if step.metrics else None,
     )
 

@@ -49,6 +49,7 @@ class _Split:
         size: how many records it reads in one step.
         committed: notifies the reader of what is durable.
         position: behind what was read of it; None: at its start.
+        split: as its source has it.
     """
 
     owned: OwnedRange
@@ -58,6 +59,7 @@ class _Split:
     seen: SeenIds | None
     size: StepSize
     position: Any = None
+    split: Any = None
 
     def close(self) -> None:
         """Release what the reader holds."""
@@ -123,13 +125,21 @@ class SourceComputation:
         seen, deduplicator = None, self._source.deduplicator
         if deduplicator is not None:
             seen = SeenIds(self._ids, self._job, row.range_id, deduplicator, self.id_counts)
-        reader = opened(self._source.read, decode_split(row.split), position, fence=row.token)
+        opened_split = decode_split(row.split)
+        reader = opened(self._source.read, opened_split, position, fence=row.token)
         where = f"{row.range_id} of job {self._job}"
         committed = CommittedPositions(self._source.read.source, reader, where=where)
         # A former owner may have died between the commit and the notification.
         committed.note(position)
         self._splits[row.range_id] = _Split(
-            owned, reader, committed, row.is_finished, seen, StepSize(self._steps), position
+            owned,
+            reader,
+            committed,
+            row.is_finished,
+            seen,
+            StepSize(self._steps),
+            position,
+            opened_split,
         )
         return owned
 
@@ -227,7 +237,11 @@ class SourceComputation:
         ):
             return None, 0
         admitted = self._source.admit(
-            batch, watermark_us=before_us, ids=split.seen, sketch=owned.sketch
+            batch,
+            watermark_us=before_us,
+            ids=split.seen,
+            sketch=owned.sketch,
+            split=split.split,
         )
         clocks = StageClocks.of_source(watermark_us=before_us, now_us=now_us)
         outputs = self._source.process(admitted, clocks)
@@ -241,6 +255,7 @@ class SourceComputation:
             late=[LateRecord.of(name, arrival) for arrival in admitted.late],
             dead=[StoredDeadLetter.of(each) for each in outputs.dead],
             tables=outputs.tables,
+            lineage=outputs.lineage,
             checkpoints=checkpoints,
             positions={range_id: encode_position(batch.position)},
             finished=frozenset([range_id] if is_finished else ()),

@@ -63,7 +63,7 @@ class WindowSteps:
         steps += self._state.journal.note(step)
         if step.effects.holds:
             self._state.hold_back()
-        if late or outputs.dead or outputs.tables or outputs.groups:
+        if late or outputs.dead or outputs.tables or outputs.groups or outputs.lineage:
             touched = {range_id: owned for each in steps for range_id, owned in each.ranges.items()}
             sender = _sender_of(touched.values())
             steps.append(
@@ -71,6 +71,7 @@ class WindowSteps:
                     late=[LateRecord.of(self._name, arrival) for arrival in late],
                     dead=[StoredDeadLetter.of(each) for each in outputs.dead],
                     tables=outputs.tables,
+                    lineage=outputs.lineage,
                     checkpoints=sender.send(self._router.payloads(outputs.groups), hold_us=hold_us),
                 )
             )

@@ -12,6 +12,7 @@ import attrs
 
 from dataflow.metric_updates import MetricValues, merged_metrics
 from dataflow.table import TableWrite
+from runners.core.ground.lineage import LineageEntry
 from runners.core.tables.values import size_of_rows
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.production import (
@@ -53,6 +54,7 @@ class WorkerStep:
         late: records that came too late.
         dead: records that user code could not take.
         tables: rows that it has written.
+        lineage: where what it has done comes from, if that is recorded.
         checkpoints: what it sends.
         positions: how far source ranges have read.
         finished: ranges that have nothing left to do, ever.
@@ -76,6 +78,7 @@ class WorkerStep:
     late: Sequence[LateRecord] = ()
     dead: Sequence[StoredDeadLetter] = ()
     tables: Sequence[TableWrite] = ()
+    lineage: Sequence[LineageEntry] = ()
     checkpoints: Sequence[Checkpoint] = ()
     positions: Mapping[RangeId, bytes] = attrs.field(factory=dict)
     finished: frozenset[RangeId] = frozenset()
@@ -106,6 +109,7 @@ class WorkerStep:
         payloads += [checkpoint.payload for checkpoint in self.checkpoints]
         payloads += [record.payload for record in self.late]
         payloads += [letter.payload for letter in self.dead]
+        payloads += [each.encode() for entry in self.lineage for each in entry.elements]
         return sum(map(len, payloads)) + sum(map(size_of_rows, self.tables))
 
     @property
@@ -152,6 +156,7 @@ def merged(steps: Sequence[WorkerStep]) -> WorkerStep:
         late=_in_order(each.late for each in steps),
         dead=_in_order(each.dead for each in steps),
         tables=_in_order(each.tables for each in steps),
+        lineage=_in_order(each.lineage for each in steps),
         checkpoints=_in_order(each.checkpoints for each in steps),
         positions=_newest(each.positions for each in steps),
         finished=_any(each.finished for each in steps),

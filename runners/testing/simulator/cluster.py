@@ -16,6 +16,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph
 from dataflow.serialization import dumps_code, loads_code
 from dataflow.source import SourceBatch
+from runners.core.ground.lineage import Lineage
 from runners.core.stages.committed_positions import TRIES_AT_END
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.errors import LostCommitsError, StoreError, StoreRestartedError, WorkerStoppedError
@@ -102,6 +103,7 @@ class SimulatedCluster:
             objects, with which a test can then reach them.
         signals_max: how many of the signals that the pipeline listens to are sent, at random moments.
         is_detailed: whether the story of the run is recorded.
+        lineage: how much of the lineage of panes is recorded; None: nothing.
 
     Attributes:
         live_ms: virtual time in which a job must end when nothing fails any more; a test with slow workers needs more.
@@ -123,6 +125,7 @@ class SimulatedCluster:
         is_shipped: bool = False,
         signals_max: int = 0,
         is_detailed: bool = False,
+        lineage: Lineage | None = None,
     ) -> None:
         self.dice = Dice(seed, faults)
         self.options = options
@@ -136,7 +139,8 @@ class SimulatedCluster:
         self.random: Random = self.dice.random
         self.clock = ManualClock()
         self.trace = Trace(self.clock, is_detailed=is_detailed)
-        self.plan, self.store = plan(graph), store or MemoryStore()
+        self._lineage = lineage
+        self.plan, self.store = plan(graph, lineage=lineage), store or MemoryStore()
         if self._bytes_max is not None:
             self.store.value_bytes_max = self._bytes_max
         self.panes = PaneLog(taps)
@@ -256,7 +260,7 @@ class SimulatedCluster:
             self.backups.mend()
             self.shared.restart()
             self.notifications.has_gone_back = True
-        self._graph, self.plan = graph, plan(graph)
+        self._graph, self.plan = graph, plan(graph, lineage=self._lineage)
         if self._shipped is not None:
             self._shipped = dumps_code(graph, "the pipeline")
         self.spec = self.spec_of(graph)
@@ -450,7 +454,10 @@ class SimulatedCluster:
                 raise SystemSilentError
             self.notifications.notified(f"{process.name}.{reader}", label, split, position)
 
-        execution = plan(fragile(graph, process.sync, self._records_max, on_batch, on_committed))
+        execution = plan(
+            fragile(graph, process.sync, self._records_max, on_batch, on_committed),
+            lineage=self._lineage,
+        )
         return attrs.evolve(execution, retirement=self.plan.retirement)
 
     def _note_committed(self, production: Production) -> None:

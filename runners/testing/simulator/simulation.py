@@ -19,6 +19,7 @@ from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult, PipelineState
 from dataflow.table import TableSpec
 from dataflow.transforms.changelog import Change
+from runners.core.ground.lineage import Lineage
 from runners.core.panes.late import count_by_transform
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
@@ -30,6 +31,9 @@ from runners.millwheel.versions.job_versions import Update, plan_version
 from runners.millwheel.versions.update import Fate
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.observability.drawing.pane_plot import PanePlot
+from runners.observability.lineage.explained_rows import RowExplanation
+from runners.observability.lineage.stored_lineage import explain_stored_row, plot_stored_key
 from runners.stored.framing import Format, writing
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from runners.stored.metrics import metrics_of
@@ -91,6 +95,7 @@ class Simulation:
         is_detailed: whether the story of the run is recorded.
         store: makes the store of a pipeline, which may have a part of the job already; new by default.
         scenario: how the job is run, and what is asked of it.
+        lineage: how much of the lineage of panes is recorded; None: nothing.
     """
 
     def __init__(
@@ -105,6 +110,7 @@ class Simulation:
         is_detailed: bool = False,
         store: Callable[[PipelineGraph], MemoryStore] | None = None,
         scenario: Scenario = Scenario(),
+        lineage: Lineage | None = None,
     ) -> None:
         self._tables, self._whole, self._seed = tables, whole, seed
         self._scenario = scenario
@@ -127,6 +133,7 @@ class Simulation:
             is_shipped=True,
             signals_max=5,
             is_detailed=is_detailed,
+            lineage=lineage,
             store=None if store is None else store(graph),
         )
 
@@ -322,6 +329,14 @@ class SimulatedResult:
     def metrics(self) -> MetricResults:
         """What user code has counted, as far as it is committed."""
         return MetricResults(metrics_of(self._cluster.store.read_metrics(JOB)))
+
+    def explain_row(self, table: str, key: str) -> RowExplanation:
+        """Explain where a row comes from, as far as the scenario has it recorded."""
+        return explain_stored_row(self._cluster.store, JOB, table, key)
+
+    def plot(self, key: Any, *, transform: str | None = None) -> PanePlot:
+        """Draw the panes of a key, as far as the simulation records lineage."""
+        return plot_stored_key(self._cluster.store, JOB, key, transform=transform)
 
     def late_counts(self) -> Mapping[str, int]:
         """How many late records each transform dropped."""

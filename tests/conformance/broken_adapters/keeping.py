@@ -5,17 +5,26 @@ from typing import Any
 
 import attrs
 
+from runners.core.ground.lineage import LineageKind
 from runners.millwheel.model.production import Production
-from runners.millwheel.store.memory.job import StoredJob
+from runners.millwheel.store.memory.job import Kept, StoredJob
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import CommitOutcome, Fenced, JobRow, JobUpdate, KeptKind
+from runners.millwheel.store.port import (
+    CommitOutcome,
+    Fenced,
+    JobRow,
+    JobUpdate,
+    KeptKind,
+    PurgedKind,
+    StoredLineage,
+)
 
 
 class PurgesWhateverItsAge(MemoryStore):
     """Takes what came today for old."""
 
     def purge(
-        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+        self, job: str, kind: PurgedKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
         return super().purge(job, kind, up_to=up_to)
 
@@ -24,7 +33,7 @@ class PurgesWhatCameLater(MemoryStore):
     """Does not look at the numbers, so what came while it was replayed goes with the rest."""
 
     def purge(
-        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+        self, job: str, kind: PurgedKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
         return super().purge(job, kind, older_than_s=older_than_s)
 
@@ -33,7 +42,7 @@ class ForgetsHowManyWereLate(MemoryStore):
     """The number of late records shrinks when they are purged."""
 
     def purge(
-        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+        self, job: str, kind: PurgedKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
         purged = super().purge(job, kind, older_than_s=older_than_s, up_to=up_to)
         with self._lock:
@@ -134,3 +143,38 @@ class ForgetsMetricsOfTheGone(MemoryStore):
         row = super().update_job(update)
         self._jobs[update.spec.job].metrics.clear()
         return row
+
+
+class RecordsLineageOfTheFenced(MemoryStore):
+    """Lineage is there although its commit is not."""
+
+    def commit(self, production: Production) -> CommitOutcome:
+        outcome = super().commit(production)
+        if isinstance(outcome, Fenced) and production.job in self._jobs:
+            with self._lock:
+                for entry in production.lineage:
+                    number = next(self._tokens)
+                    row = StoredLineage(number, 0, entry)
+                    self._jobs[production.job].lineage.append(Kept(number, 0, row))
+        return outcome
+
+
+class FindsLineageOfAnyKind(MemoryStore):
+    """Takes the panes of a key for its input."""
+
+    def read_lineage(
+        self, job: str, kind: LineageKind, transform: str, key_hash: int
+    ) -> Sequence[StoredLineage]:
+        read = super().read_lineage
+        return [each for of in LineageKind for each in read(job, of, transform, key_hash)]
+
+
+class KeepsLineageForEver(MemoryStore):
+    """Deletes none of it."""
+
+    def purge(
+        self, job: str, kind: PurgedKind, *, older_than_s: float = 0.0, up_to: int | None = None
+    ) -> int:
+        if kind == "lineage":
+            return 0
+        return super().purge(job, kind, older_than_s=older_than_s, up_to=up_to)

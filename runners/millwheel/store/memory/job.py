@@ -32,21 +32,23 @@ from runners.millwheel.store.port import (
     JobSpec,
     JobUpdate,
     KeptKind,
+    PurgedKind,
     RangeRow,
     RangeSpec,
     ResultTable,
     SplitsChange,
+    StoredLineage,
     StoredTimer,
     TakenRange,
 )
 
-_R = TypeVar("_R", LateRecord, StoredDeadLetter)
+_R = TypeVar("_R", LateRecord, StoredDeadLetter, StoredLineage)
 _S = TypeVar("_S", CommitMark, Receipt)
 
 
 @attrs.frozen
 class Kept(Generic[_R]):
-    """A late record or dead letter, with its number and when it was recorded."""
+    """A late record, dead letter or entry of lineage, with its number and when it was recorded."""
 
     number: int
     recorded_ms: int
@@ -67,6 +69,7 @@ class StoredJob:
             where one came.
         record_ids: event times by digest, for each range.
         metrics: what user code has counted, oldest first.
+        lineage: where rows and panes come from, oldest first.
         purged_late: how many late records were purged, by transform.
         replays: the number of the last row of each replay that has begun.
         retired_ms: when ranges that were merged into others had nothing left to do, on the store's clock.
@@ -98,6 +101,7 @@ class StoredJob:
     late: list["Kept[LateRecord]"] = attrs.field(factory=list)
     dead: list["Kept[StoredDeadLetter]"] = attrs.field(factory=list)
     metrics: list[Counted] = attrs.field(factory=list)
+    lineage: list["Kept[StoredLineage]"] = attrs.field(factory=list)
     purged_late: dict[str, int] = attrs.field(factory=dict)
     replays: dict[KeptKind, int] = attrs.field(factory=dict)
     retired_ms: dict[RangeId, int] = attrs.field(factory=dict)
@@ -473,12 +477,12 @@ def empty_tables(tables: dict[str, StoredTable], update: JobUpdate) -> None:
             del tables[table.name]
 
 
-def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> int:
-    """Delete late records or dead letters that are old enough.
+def purge(job: StoredJob, kind: PurgedKind, until_ms: int, up_to: int | None) -> int:
+    """Delete late records, dead letters or lineage that are old enough.
 
     Args:
         job: changed in place; goes on counting the late records that are gone.
-        kind: which of the two.
+        kind: which of them.
         until_ms: those recorded then or before go, by the store's clock.
         up_to: the number of the last row that may go; None: there is no such bound.
 
@@ -489,7 +493,12 @@ def purge(job: StoredJob, kind: KeptKind, until_ms: int, up_to: int | None) -> i
     def is_kept(kept: Kept[Any]) -> bool:
         return kept.recorded_ms > until_ms or (up_to is not None and kept.number > up_to)
 
-    rows: list[Any] = job.late if kind == "late" else job.dead
+    of_kind: dict[PurgedKind, list[Any]] = {
+        "late": job.late,
+        "dead": job.dead,
+        "lineage": job.lineage,
+    }
+    rows = of_kind[kind]
     gone = [kept.row for kept in rows if not is_kept(kept)]
     rows[:] = [kept for kept in rows if is_kept(kept)]
     if kind == "late":

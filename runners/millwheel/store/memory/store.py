@@ -20,6 +20,7 @@ import attrs
 from dataflow.sink import Batching
 from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.clock import Clock
+from runners.core.ground.lineage import LineageKind
 from runners.core.panes.late import count_by_transform
 from runners.core.tables.changelog import apply_table_write, check_write
 from runners.core.tables.row_changes import applied
@@ -49,6 +50,7 @@ from runners.millwheel.store.guards import (
     check_version,
     escaped_dead,
     escaped_late,
+    escaped_lineage,
     is_carried_out,
     unknown_job,
     unknown_range,
@@ -105,10 +107,12 @@ from runners.millwheel.store.port import (
     KeptKind,
     OldSnapshot,
     PendingChannel,
+    PurgedKind,
     RangeRow,
     ResultTable,
     SplitsChange,
     StateCounts,
+    StoredLineage,
     StoredSnapshot,
     TakenRange,
 )
@@ -565,10 +569,24 @@ class MemoryStore:
                 kept = [each for each in stored.metrics if each.range_id is not None]
                 stored.metrics = [*kept, Counted(fold(several))]
 
+    def read_lineage(
+        self, job: str, kind: LineageKind, transform: str, key_hash: int
+    ) -> Sequence[StoredLineage]:
+        """The entries of the lineage of a job about one key, oldest first."""
+        with self._lock:
+            stored = self._jobs.get(job)
+            found = [] if stored is None else [kept.row for kept in stored.lineage]
+            wanted = kind, transform, key_hash
+            return [
+                each
+                for each in found
+                if (each.entry.kind, each.entry.transform, each.entry.key_hash) == wanted
+            ]
+
     def purge(
-        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+        self, job: str, kind: PurgedKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
-        """Delete late records or dead letters; returns how many."""
+        """Delete late records, dead letters or lineage; returns how many rows."""
         with self._lock:
             if job not in self._jobs:
                 return 0
@@ -688,6 +706,10 @@ class MemoryStore:
             job.late.append(Kept(next(self._tokens), recorded_ms, record))
         if production.metrics is not None:
             apply_metrics(job, production.metrics)
+        for entry in map(escaped_lineage, production.lineage):
+            number = next(self._tokens)
+            kept = StoredLineage(number, job.version, entry)
+            job.lineage.append(Kept(number, recorded_ms, kept))
         for letter in map(escaped_dead, production.dead):
             job.dead.append(Kept(next(self._tokens), recorded_ms, letter))
         for write in production.tables:

@@ -6,14 +6,17 @@ from typing import Any
 from psycopg import Connection
 from psycopg.rows import dict_row
 
+from runners.core.ground.lineage import LineageEntry, LineageKind
 from runners.millwheel.model.events import EVENTS_MAX
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.store.guards import STATISTICS
-from runners.millwheel.store.port import PRUNED, KeptKind
+from runners.millwheel.store.guards import STATISTICS, escape_text
+from runners.millwheel.store.port import PRUNED, KeptKind, PurgedKind, StoredLineage
 from runners.millwheel.store.postgres import takeover
 from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array
+from runners.millwheel.store.postgres.catalog import to_signed
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
+from runners.stored.lineage import elements_of, origin_of
 
 #: Rows that one transaction deletes: so few that others wait only briefly, and no log grows by much.
 _PURGED_AT_ONCE = 10_000
@@ -65,10 +68,22 @@ class KeptRowVerbs(JobReads):
             return counts
         return dict.fromkeys(STATISTICS, 0)
 
+    def read_lineage(
+        self, job: str, kind: LineageKind, transform: str, key_hash: int
+    ) -> Sequence[StoredLineage]:
+        """The entries of the lineage of a job about one key, oldest first."""
+        parameters = {
+            "kind": kind.value,
+            "transform": escape_text(transform),
+            "key_hash": to_signed(key_hash),
+        }
+        rows = self._on_own("read_lineage", job, parameters)
+        return [_stored_lineage(kind, key_hash, row) for row in rows]
+
     def purge(
-        self, job: str, kind: KeptKind, *, older_than_s: float = 0.0, up_to: int | None = None
+        self, job: str, kind: PurgedKind, *, older_than_s: float = 0.0, up_to: int | None = None
     ) -> int:
-        """Delete late records or dead letters, some thousands in a transaction; returns how many rows."""
+        """Delete late records, dead letters or lineage, some thousands in a transaction; returns how many rows."""
         parameters = {
             "older_than_s": older_than_s,
             "up_to": _EVERY_NUMBER if up_to is None else up_to,
@@ -151,6 +166,30 @@ class KeptRowVerbs(JobReads):
             return opened.execute(statement, {"job_id": found[0], **parameters}).fetchall()
 
         return self._transact(work)
+
+
+def _stored_lineage(kind: LineageKind, key_hash: int, row: Sequence[Any]) -> StoredLineage:
+    number, version, transform, key, start_us, end_us, sign, count, index, timing, *rest = row
+    accumulation, watermark_us, now_us, reason, origin, elements = rest
+    entry = LineageEntry(
+        kind=kind,
+        transform=transform,
+        key=key,
+        key_hash=key_hash,
+        window_start_us=start_us,
+        window_end_us=end_us,
+        sign=sign,
+        count=count,
+        index=index,
+        timing=timing,
+        accumulation=accumulation,
+        watermark_us=watermark_us,
+        now_us=now_us,
+        reason=reason,
+        origin=origin_of(origin),
+        elements=elements_of(elements),
+    )
+    return StoredLineage(number, version, entry)
 
 
 def _delete_retired(opened: Connection[Any], number: int, parameters: Mapping[str, Any]) -> int:

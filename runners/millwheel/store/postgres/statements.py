@@ -13,7 +13,7 @@ from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.model.production import CellWrite, Production, Reshape, TimerWrite
 from runners.millwheel.store import events
-from runners.millwheel.store.guards import escape_text, escaped_event
+from runners.millwheel.store.guards import escape_text, escaped_event, escaped_lineage
 from runners.millwheel.store.postgres.arrays import (
     BoolArray,
     ByteaArray,
@@ -26,6 +26,7 @@ from runners.millwheel.store.postgres.catalog import JobIds, to_signed
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX, portions
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import CopyRows, Statement, TableStatements
+from runners.stored.lineage import elements_text, origin_text
 
 #: A message to the server, with all its parameters, has less than a gigabyte.
 STATEMENT_BYTES_MAX = (1 << 30) - (1 << 20)
@@ -63,6 +64,7 @@ def commit_statements(
     statements += _late(production, ids, portion_bytes)
     statements += _dead(production, ids, portion_bytes)
     statements += _metrics(production, ids)
+    statements += _lineage(production, ids, portion_bytes)
     for write in production.tables:
         statements += tables.write(write, portion_bytes)
     statements.append(_COMMIT)
@@ -393,4 +395,31 @@ def _metrics(production: Production, ids: JobIds) -> list[Statement]:
         statements.append((ids.queries["recount_metrics"], {"range_ids": range_ids}))
     parameters = {"range_ids": range_ids, "payloads": ByteaArray.of([counted.payload])}
     statements.append((ids.queries["append_metrics"], parameters))
+    return statements
+
+
+def _lineage(production: Production, ids: JobIds, portion_bytes: int) -> list[Statement]:
+    statements: list[Statement] = []
+    entries = list(map(escaped_lineage, production.lineage))
+    for some in portions(entries, lambda entry: sum(map(len, entry.elements)), portion_bytes):
+        parameters: dict[str, PackedArray] = {
+            "job_ids": Int4Array.of([ids.number] * len(some)),
+            "kinds": TextArray.of([entry.kind.value for entry in some]),
+            "transforms": TextArray.of([entry.transform for entry in some]),
+            "keys": TextArray.of([entry.key for entry in some]),
+            "key_hashes": Int8Array.of([to_signed(entry.key_hash) for entry in some]),
+            "window_starts_us": Int8Array.of([entry.window_start_us for entry in some]),
+            "window_ends_us": Int8Array.of([entry.window_end_us for entry in some]),
+            "signs": Int4Array.of([entry.sign for entry in some]),
+            "counts": Int8Array.of([entry.count for entry in some]),
+            "pane_indexes": Int4Array.of([entry.index for entry in some]),
+            "timings": TextArray.of([entry.timing for entry in some]),
+            "accumulations": TextArray.of([entry.accumulation for entry in some]),
+            "watermarks_us": Int8Array.of([entry.watermark_us for entry in some]),
+            "nows_us": Int8Array.of([entry.now_us for entry in some]),
+            "reasons": TextArray.of([entry.reason for entry in some]),
+            "origins": TextArray.of([origin_text(entry.origin) for entry in some]),
+            "elements": TextArray.of([elements_text(entry.elements) for entry in some]),
+        }
+        statements.append((ids.queries["insert_lineage"], parameters))
     return statements

@@ -199,6 +199,21 @@ INSERT INTO {dead_letters}
 SELECT * FROM unnest(%(job_ids)b, %(stages)b, %(errors)b, %(tracebacks)b, %(tries)b,
                      %(timestamps_us)b, %(payloads)b, %(contents)b);
 
+-- name: insert_lineage
+INSERT INTO {lineage}
+    (job_id, version, kind, transform, key, key_hash, window_start_us, window_end_us, sign, count, pane_index, timing, accumulation,
+     watermark_us, now_us, reason, origin, elements)
+SELECT j.job_id, j.version, e.kind, e.transform, e.key, e.key_hash, e.window_start_us, e.window_end_us, e.sign, e.count,
+       e.pane_index, e.timing, e.accumulation, e.watermark_us, e.now_us, e.reason, e.origin, e.elements
+FROM unnest(%(job_ids)b, %(kinds)b, %(transforms)b, %(keys)b, %(key_hashes)b, %(window_starts_us)b,
+            %(window_ends_us)b, %(signs)b, %(counts)b, %(pane_indexes)b, %(timings)b, %(accumulations)b, %(watermarks_us)b,
+            %(nows_us)b, %(reasons)b, %(origins)b, %(elements)b)
+     WITH ORDINALITY
+     AS e (job_id, kind, transform, key, key_hash, window_start_us, window_end_us, sign, count, pane_index,
+           timing, accumulation, watermark_us, now_us, reason, origin, elements, place)
+JOIN dataflow.jobs j USING (job_id)
+ORDER BY e.place;
+
 -- name: recount_metrics
 -- What ranges have counted in former attempts; the commit that this belongs to has all of it.
 DELETE FROM {metrics} m WHERE m.range_id = ANY(%(range_ids)b);
@@ -857,6 +872,29 @@ DELETE FROM {metrics} m
 WHERE m.range_id IS NULL
   AND (SELECT count(*) FROM (SELECT FROM {metrics} n WHERE n.range_id IS NULL LIMIT 2) few) > 1
 RETURNING m.metrics_id, m.payload;
+
+-- name: read_lineage
+-- The entries about one key, oldest first.
+SELECT l.lineage_id, l.version, l.transform, l.key, l.window_start_us, l.window_end_us, l.sign, l.count, l.pane_index,
+       l.timing, l.accumulation, l.watermark_us, l.now_us, l.reason, l.origin, l.elements
+FROM {lineage} l
+WHERE l.kind = %(kind)s AND l.transform = %(transform)s AND l.key_hash = %(key_hash)s
+ORDER BY l.lineage_id;
+
+-- name: purge_lineage
+-- Some of the entries that may go.
+WITH chosen AS (
+    SELECT l.lineage_id FROM {lineage} l
+    WHERE l.lineage_id <= %(up_to)s
+      AND l.recorded_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+    ORDER BY l.lineage_id
+    LIMIT %(rows)s
+), gone AS (
+    DELETE FROM {lineage} l USING chosen c
+    WHERE l.lineage_id = c.lineage_id
+    RETURNING l.lineage_id
+)
+SELECT count(*) FROM gone;
 
 -- name: purge_late
 -- Some of the late records that may go; how many they were stays.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
 from dataflow.table import TableSpec, TableWrite
 from runners.core.ground.cells import LateArrival
+from runners.core.ground.lineage import LineageEntry, LineageKind
 from runners.millwheel.model.ids import Channel, RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
 from runners.millwheel.model.production import (
@@ -47,6 +48,16 @@ SPEC = JobSpec(
     ],
     tables=[TABLE],
 )
+PANE = LineageEntry(
+    kind=LineageKind.PANE,
+    transform="sum",
+    key="1",
+    key_hash=1,
+    window_start_us=0,
+    window_end_us=1,
+    watermark_us=1,
+    now_us=1,
+)
 #: Everything in a store that a production changes, but for the numbers of commits.
 KEPT = (
     "cells",
@@ -76,6 +87,7 @@ class Owner:
             tables=(write,),
             checkpoints=sender.send([(SUM, b"%d" % number)], hold_us=number),
             metrics={SEEN: number},
+            lineage=(attrs.evolve(PANE, index=number),),
             when_committed=(lambda: self.done.append(number),),
         )
         return merged([*parts, last]).sealed()
@@ -125,6 +137,7 @@ class Owner:
             "rows": {at: attrs.evolve(row, bundle=0, token=0) for at, row in job.ranges.items()},
             "table": self.store.read_table(TABLE),
             "done": self.done,
+            "lineage": [kept.row.entry for kept in job.lineage],
             "metrics": metrics_of(self.store.read_metrics(JOB)),
             "ours": [(each.delivered, each.signal_mark_committed) for each in ours],
         }

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import attrs
 
-from examples.paper_figures.svg import XY
+from runners.observability.drawing.svg import XY
 
 _CLEARANCE = 2.0
 
 
 @attrs.frozen
-class Box:
+class PixelBox:
     """A rectangle of the picture, in its pixels."""
 
     left: float
@@ -20,12 +20,18 @@ class Box:
     bottom: float
 
     @classmethod
-    def around(cls, centre: XY, width: float, height: float) -> "Box":
-        """A box of this size."""
+    def around(cls, centre: XY, width: float, height: float) -> "PixelBox":
+        """A box of this size.
+
+        Args:
+            centre: its middle.
+            width: in pixels.
+            height: in pixels.
+        """
         x, y = centre
         return cls(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
-    def overlap(self, other: "Box") -> float:
+    def overlap(self, other: "PixelBox") -> float:
         """The area that both have."""
         width = min(self.right, other.right) - max(self.left, other.left) + _CLEARANCE
         height = min(self.bottom, other.bottom) - max(self.top, other.top) + _CLEARANCE
@@ -33,28 +39,40 @@ class Box:
 
 
 @attrs.define
-class Taken:
+class Occupied:
     """What is on the picture already: boxes, and how much it hurts to cover them."""
 
-    _boxes: list[tuple[Box, float]] = attrs.field(factory=list)
+    _boxes: list[tuple[PixelBox, float]] = attrs.field(factory=list)
 
-    def add(self, box: Box, weight: float = 1.0) -> None:
-        """Something is here."""
+    def add(self, box: PixelBox, weight: float = 1.0) -> None:
+        """Note that something is here.
+
+        Args:
+            box: where.
+            weight: how much it hurts to cover it.
+        """
         self._boxes.append((box, weight))
 
     def add_path(self, points: Sequence[XY], weight: float = 1.0) -> None:
-        """A line is here: small boxes along it."""
+        """Note that a line is here: small boxes along it.
+
+        Args:
+            points: of the line.
+            weight: how much it hurts to cover it.
+        """
         for (x1, y1), (x2, y2) in pairwise(points):
             steps = max(1, round(max(abs(x2 - x1), abs(y2 - y1)) / 4))
             for step in range(steps + 1):
                 part = step / steps
-                self.add(Box.around((x1 + (x2 - x1) * part, y1 + (y2 - y1) * part), 4, 4), weight)
+                self.add(
+                    PixelBox.around((x1 + (x2 - x1) * part, y1 + (y2 - y1) * part), 4, 4), weight
+                )
 
-    def cost(self, box: Box) -> float:
+    def cost(self, box: PixelBox) -> float:
         """How much would be covered."""
         return sum(weight * box.overlap(other) for other, weight in self._boxes)
 
-    def place(self, candidates: Sequence[tuple[Box, float]]) -> Box:
+    def place(self, candidates: Sequence[tuple[PixelBox, float]]) -> PixelBox:
         """Take the cheapest place, the first of these where several cost the same.
 
         Args:

@@ -10,12 +10,14 @@ from xml.etree import ElementTree as ET
 XY = tuple[float, float]
 
 
-class Drawing:
+class SvgDrawing:
     """One picture.
 
     Args:
-        width: in pixels; so is ``height``.  The picture scales with the page.
-        title: what it is, for those who cannot see it; ``description``: what there is to see.
+        width: in pixels; the picture scales with the page.
+        height: in pixels.
+        title: what it is, for those who cannot see it.
+        description: what there is to see.
         style: CSS.
     """
 
@@ -38,16 +40,36 @@ class Drawing:
     def rect(
         self, css: str, x: float, y: float, width: float, height: float, *, corner: float = 0
     ) -> None:
-        """A rectangle from its upper left corner."""
+        """Add a rectangle.
+
+        Args:
+            css: its class.
+            x: of its left side.
+            y: of its upper side.
+            width: in pixels.
+            height: in pixels.
+            corner: the radius of its corners.
+        """
         rounded = {"rx": number(corner)} if corner else {}
         self._add("rect", css, {**_numbers(x=x, y=y, width=width, height=height), **rounded})
 
     def circle(self, css: str, centre: XY, radius: float) -> None:
-        """A circle."""
+        """Add a circle.
+
+        Args:
+            css: its class.
+            centre: its middle.
+            radius: in pixels.
+        """
         self._add("circle", css, _numbers(cx=centre[0], cy=centre[1], r=radius))
 
     def path(self, css: str, points: Sequence[XY]) -> None:
-        """Straight lines from point to point."""
+        """Add straight lines from point to point.
+
+        Args:
+            css: their class.
+            points: in order.
+        """
         steps = " ".join(f"{number(x)},{number(y)}" for x, y in points)
         self._add("polyline", css, {"points": steps})
 

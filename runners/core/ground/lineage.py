@@ -1,0 +1,214 @@
+"""Lineage: what panes were made of, and rows of tables of panes, as values that an engine keeps.
+
+An entry is of one of these kinds:
+
+* *input*: elements of a key and window that reached a grouping, and where they came from: a batch of a split, or a
+  pane of another grouping;
+* *pane*: a window has fired, or what it had emitted was retracted: which pane, why, and where the clocks were;
+* *row*: a pane has become a row of a table, or a row was retracted.
+
+A *late* entry is of elements that are in no pane, because their window had expired.
+
+Each says what it is made of, so a row is explained from its end to its beginning (`runners.core.lineage`).
+
+An origin travels with the pane of an element (`TracedPane`), which transforms pass on to what they emit.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+import attrs
+
+from dataflow.errors import PipelineError
+from runners.core.ground.element_text import shown
+from windowing.pane import PaneInfo
+
+#: Characters of a position or a split that are kept; a source may have long ones.
+_PLACE_CHARACTERS_MAX = 200
+
+
+class Lineage(Enum):
+    """How much of the lineage of panes a run records."""
+
+    #: How many records, of which splits and positions.
+    PANES = "panes"
+    #: The records too, as text.
+    RECORDS = "records"
+
+
+def checked_lineage(given: str | None) -> Lineage | None:
+    """How much lineage a user wants recorded.
+
+    Args:
+        given: "panes" or "records"; None: nothing.
+
+    Raises:
+        PipelineError: it is something else.
+    """
+    if given is None or given in {each.value for each in Lineage}:
+        return None if given is None else Lineage(given)
+    raise PipelineError(
+        f"lineage={given!r} is not known",
+        hint="say lineage='panes' for which panes and positions a row comes from, or lineage='records' for the "
+        "records too",
+    )
+
+
+class LineageKind(Enum):
+    """What an entry is about."""
+
+    INPUT = "input"
+    LATE = "late"
+    PANE = "pane"
+    ROW = "row"
+
+
+class SplitOrigin(NamedTuple):
+    """A batch that was read from a split.
+
+    Attributes:
+        transform: the label of the read.
+        split: the split, as text.
+        position: behind the batch, as text.
+    """
+
+    transform: str
+    split: str
+    position: str
+
+    @classmethod
+    def of(cls, transform: str, split: Any, position: Any) -> "SplitOrigin":
+        """The origin of a batch.
+
+        Args:
+            transform: the label of the read.
+            split: as its source has it.
+            position: behind the batch.
+        """
+        return cls(transform, _place(split), _place(position))
+
+
+class PaneOrigin(NamedTuple):
+    """A pane of a grouping.
+
+    Attributes:
+        transform: the label of the grouping.
+        key: as text.
+        key_hash: of the key.
+        window_start_us: of the window, in microseconds.
+        window_end_us: of the window, in microseconds.
+        pane_index: of the pane, among those of the key and window.
+    """
+
+    transform: str
+    key: str
+    key_hash: int
+    window_start_us: int
+    window_end_us: int
+    pane_index: int
+
+
+Origin = SplitOrigin | PaneOrigin
+
+
+class Cause(NamedTuple):
+    """Why a window fired.
+
+    Attributes:
+        reason: which part of its trigger, or its expiry.
+        pending: how many records had come since it last fired.
+    """
+
+    reason: str
+    pending: int
+
+
+class TracedPane(PaneInfo):
+    """A pane with the origin of its elements; equal to one without, and stored as one without.
+
+    Args:
+        pane: the pane.
+        origin: of the elements.
+    """
+
+    __slots__ = ("origin",)
+    origin: Origin
+
+    def __init__(self, pane: PaneInfo, origin: Origin) -> None:
+        super().__init__(*attrs.astuple(pane, recurse=False))
+        object.__setattr__(self, "origin", origin)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PaneInfo):
+            return NotImplemented
+        return attrs.astuple(self, recurse=False) == attrs.astuple(other, recurse=False)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+def origin_of(pane: PaneInfo) -> Origin | None:
+    """The origin of elements with a pane; None: it is not known.
+
+    Args:
+        pane: of the elements.
+    """
+    return pane.origin if isinstance(pane, TracedPane) else None
+
+
+@attrs.frozen(kw_only=True)
+class LineageEntry:
+    """One entry.
+
+    Attributes:
+        kind: what it is about.
+        transform: the label of the grouping; of a row, the name of the table.
+        key: as text; of a row, those of the columns that identify it (`row_key`).
+        key_hash: of the key.
+        window_start_us, window_end_us: of the window, in microseconds.
+        sign: +1 for what was emitted, -1 for what was retracted.
+        count: how many elements; of a pane, how many had come since the one before.
+        index: of the pane, among those of the key and window.
+        timing: of the pane: early, on_time or late; else nothing.
+        accumulation: of a pane, the `AccumulationMode` of its grouping; else nothing.
+        watermark_us: the input watermark of the stage when it happened, in microseconds.
+        now_us: the processing time then, in microseconds.
+        reason: why a window fired.
+        origin: what it was made of; None: not known.
+        elements: the elements of an input, or the result of a pane, as text; only of `Lineage.RECORDS`.
+    """
+
+    kind: LineageKind
+    transform: str
+    key: str
+    key_hash: int
+    window_start_us: int
+    window_end_us: int
+    sign: int = +1
+    count: int = 1
+    index: int = 0
+    timing: str = ""
+    accumulation: str = ""
+    watermark_us: int
+    now_us: int
+    reason: str = ""
+    origin: Origin | None = None
+    elements: Sequence[str] = ()
+
+    @property
+    def as_origin(self) -> PaneOrigin:
+        """The pane that it is about, as an origin."""
+        return PaneOrigin(
+            self.transform,
+            self.key,
+            self.key_hash,
+            self.window_start_us,
+            self.window_end_us,
+            self.index,
+        )
+
+
+def _place(value: Any) -> str:
+    text = shown(value)
+    return text if len(text) <= _PLACE_CHARACTERS_MAX else f"{text[: _PLACE_CHARACTERS_MAX - 3]}..."

@@ -1,0 +1,218 @@
+"""Tracing: the entries of lineage of one stage, made of the bundles that go through it.
+
+Only runs that record lineage call it: it looks at each element.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.columns import RepeatedColumn
+from dataflow.graph import TransformNode
+from dataflow.table import TableSpec
+from runners.core.ground.bundle import Bundle
+from runners.core.ground.cells import LateArrival
+from runners.core.ground.element_text import shown
+from runners.core.ground.key_codec import KeyCodec
+from runners.core.ground.lineage import (
+    Cause,
+    Lineage,
+    LineageEntry,
+    LineageKind,
+    Origin,
+    SplitOrigin,
+    TracedPane,
+    origin_of,
+)
+from runners.core.stages.stage_clocks import StageClocks
+from runners.core.tables.row_keys import row_key
+from runners.core.tables.rows import rows_of
+from runners.core.tables.values import as_stored
+from triggers.accumulation import AccumulationMode
+from triggers.clocks import Clocks
+from windowing.pane import NO_FIRING, PaneInfo
+from windowing.timestamps import to_datetime
+from windowing.window import GLOBAL_WINDOW, Window
+
+_UNKNOWN: Cause = Cause("", 0)
+
+
+class Tracing:
+    """Makes the entries of one stage.
+
+    Args:
+        lineage: how much is recorded.
+    """
+
+    def __init__(self, lineage: Lineage) -> None:
+        self._has_elements = lineage is Lineage.RECORDS
+
+    def read(self, bundle: Bundle, origin: SplitOrigin) -> Bundle:
+        """A bundle that was read from a split, with its origin.
+
+        Args:
+            bundle: the elements.
+            origin: the batch that they come from.
+        """
+        pane = TracedPane(NO_FIRING, origin)
+        return attrs.evolve(bundle, panes=RepeatedColumn(pane, len(bundle)))
+
+    def fired(
+        self,
+        node: TransformNode,
+        codec: KeyCodec,
+        bundle: Bundle,
+        causes: Mapping[int, Cause],
+        clocks: StageClocks,
+        mode: AccumulationMode,
+    ) -> tuple[Bundle, list[LineageEntry]]:
+        """The panes of a grouping, with their origins, and an entry for each.
+
+        Args:
+            node: the grouping.
+            codec: of its keys.
+            bundle: the panes, as pairs of key and result.
+            causes: why windows fired, by index in the bundle, where that is known.
+            clocks: of the step.
+            mode: of the grouping.
+        """
+        entries, panes = list[LineageEntry](), list[PaneInfo]()
+        for index, (element, window, pane, sign) in enumerate(_elements(bundle)):
+            cause = causes.get(index, _UNKNOWN)
+            entry = LineageEntry(
+                kind=LineageKind.PANE,
+                transform=node.label,
+                key=shown(element[0]),
+                key_hash=codec.hash(element[0]),
+                window_start_us=window.start_us,
+                window_end_us=window.end_us,
+                sign=sign,
+                count=cause.pending,
+                index=pane.index,
+                timing=pane.timing.value,
+                accumulation=mode.value,
+                watermark_us=clocks.watermark_us,
+                now_us=clocks.now_us,
+                reason=cause.reason,
+                elements=(shown(element[1]),) if self._has_elements else (),
+            )
+            entries.append(entry)
+            panes.append(TracedPane(pane, entry.as_origin))
+        return attrs.evolve(bundle, panes=panes), entries
+
+    def late(
+        self, node: TransformNode, codec: KeyCodec, arrivals: Sequence[LateArrival], clocks: Clocks
+    ) -> list[LineageEntry]:
+        """An entry for each partial whose window had expired when it came.
+
+        Args:
+            node: the grouping.
+            codec: of its keys.
+            arrivals: the partials.
+            clocks: of the step.
+        """
+        return [
+            LineageEntry(
+                kind=LineageKind.LATE,
+                transform=node.label,
+                key=shown(arrival.key),
+                key_hash=codec.hash(arrival.key),
+                window_start_us=arrival.window.start_us,
+                window_end_us=arrival.window.end_us,
+                sign=+1 if arrival.record is None else arrival.record.sign,
+                count=arrival.count,
+                watermark_us=arrival.watermark_us,
+                now_us=clocks.now_us,
+            )
+            for arrival in arrivals
+        ]
+
+    def sent(
+        self, label: str, codec: KeyCodec, bundle: Bundle, clocks: Clocks
+    ) -> list[LineageEntry]:
+        """An entry for the elements of each key, window and origin that go to a grouping.
+
+        Args:
+            label: of the grouping.
+            codec: of its keys.
+            bundle: pairs of key and value.
+            clocks: of the stage that sends them.
+        """
+        groups: dict[tuple[int, Window, Origin | None, int], list[int]] = {}
+        elements = list(bundle.values)
+        for index, (element, window, pane, sign) in enumerate(_elements(bundle)):
+            group = codec.hash(element[0]), window, origin_of(pane), sign
+            groups.setdefault(group, []).append(index)
+        return [
+            LineageEntry(
+                kind=LineageKind.INPUT,
+                transform=label,
+                key=shown(elements[indexes[0]][0]),
+                key_hash=key_hash,
+                window_start_us=window.start_us,
+                window_end_us=window.end_us,
+                sign=sign,
+                count=len(indexes),
+                watermark_us=clocks.watermark_us,
+                now_us=clocks.now_us,
+                origin=origin,
+                elements=self._texts(bundle, elements, indexes),
+            )
+            for (key_hash, window, origin, sign), indexes in groups.items()
+        ]
+
+    def written(
+        self, node: TransformNode, table: TableSpec, bundle: Bundle, clocks: Clocks
+    ) -> list[LineageEntry]:
+        """An entry for each row that is written to a table, or retracted.
+
+        Args:
+            node: the transform that writes.
+            table: the table.
+            bundle: the rows.
+            clocks: of the stage.
+        """
+        rows = as_stored(table, rows_of(node, list(table.columns), bundle.values))
+        entries = []
+        for row, (_, window, pane, sign) in zip(rows, _elements(bundle), strict=True):
+            key = row_key(table, row)
+            entries.append(
+                LineageEntry(
+                    kind=LineageKind.ROW,
+                    transform=table.name,
+                    key=key.text,
+                    key_hash=key.hash,
+                    window_start_us=window.start_us,
+                    window_end_us=window.end_us,
+                    sign=sign,
+                    index=pane.index,
+                    timing=pane.timing.value,
+                    watermark_us=clocks.watermark_us,
+                    now_us=clocks.now_us,
+                    origin=origin_of(pane),
+                    elements=(shown(row),) if self._has_elements else (),
+                )
+            )
+        return entries
+
+    def _texts(
+        self, bundle: Bundle, elements: Sequence[Any], indexes: Sequence[int]
+    ) -> tuple[str, ...]:
+        if not self._has_elements:
+            return ()
+        return tuple(
+            f"{to_datetime(bundle.timestamps_us[index]).isoformat()} {shown(elements[index][1])}"
+            for index in indexes
+        )
+
+
+def _elements(bundle: Bundle) -> Iterator[tuple[Any, Window, PaneInfo, int]]:
+    size = len(bundle)
+    return zip(
+        bundle.values,
+        RepeatedColumn(GLOBAL_WINDOW, size) if bundle.windows is None else bundle.windows,
+        RepeatedColumn(NO_FIRING, size) if bundle.panes is None else bundle.panes,
+        RepeatedColumn(+1, size) if bundle.signs is None else bundle.signs,
+        strict=True,
+    )

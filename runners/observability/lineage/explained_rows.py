@@ -1,0 +1,328 @@
+"""Explains a row of a result table by its lineage: which pane it is, why that fired, and what it was made of.
+
+Begins with the entries about the row, and goes from each origin to the entries about that, down to splits of sources.
+Knows no store: `Find` does.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.errors import PipelineError
+from runners.core.ground.lineage import (
+    LineageEntry,
+    LineageKind,
+    Origin,
+    PaneOrigin,
+    SplitOrigin,
+)
+from runners.core.tables.row_keys import asked_keys
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
+
+#: How many groupings behind the last one are explained.
+_DEPTH_MAX = 8
+#: How many panes, or elements, of one pane's input are shown as text.
+_SHOWN_MAX = 10
+
+
+@attrs.frozen
+class Recorded:
+    """An entry as it was recorded.
+
+    Attributes:
+        number: grows from one commit to those that have seen it.
+        version: of the job when it was recorded.
+        entry: the entry.
+    """
+
+    number: int
+    version: int
+    entry: LineageEntry
+
+
+#: Returns the entries of a kind about a transform and the hash of a key, oldest first.
+Find = Callable[[LineageKind, str, int], Sequence[Recorded]]
+
+
+@attrs.frozen(kw_only=True)
+class PaneInput:
+    """What one origin has given to a pane.
+
+    Attributes:
+        origin: a split, with the last position that is in it, or a pane; None: it is not known, as behind a stateful
+            DoFn or side inputs.
+        emitted: how many elements.
+        retracted: how many elements it has retracted.
+        elements: as text, where the job records them; one that was retracted begins with a minus.
+        pane: the pane that is the origin; None: it is none, or is not recorded any more.
+    """
+
+    origin: Origin | None
+    emitted: int
+    retracted: int
+    elements: Sequence[str]
+    pane: "PaneStory | None" = None
+
+
+@attrs.frozen(kw_only=True)
+class PaneStory:
+    """A pane.
+
+    Attributes:
+        pane: its entry.
+        inputs: what it was made of; records that were on their way when it fired may be among them.
+        late: how many of them came too late, and are not in it.
+        replaced: the pane of the same key and window before it; None: it is the first.
+    """
+
+    pane: Recorded
+    inputs: Sequence[PaneInput]
+    late: int = 0
+    replaced: Recorded | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RowExplanation:
+    """Where a row of a table comes from.
+
+    Attributes:
+        table: its name.
+        key: what identifies the row, as a JSON array.
+        row: the last entry about it; a sign of -1: it was retracted, and is not there any more.
+        pane: the pane that it is; None: it comes from no grouping, or one of which nothing is recorded.
+        before: earlier entries about the same key, the newest first.
+    """
+
+    table: str
+    key: str
+    row: Recorded
+    pane: PaneStory | None
+    before: Sequence[Recorded]
+
+    def __str__(self) -> str:
+        return "\n".join(_row_lines(self))
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        return {
+            "table": self.table,
+            "key": self.key,
+            "row": _plain(self.row),
+            "pane": None if self.pane is None else _plain_pane(self.pane),
+            "before": [_plain(each) for each in self.before],
+        }
+
+
+def explain_row(find: Find, table: str, given: str) -> RowExplanation | None:
+    """Explain the row of a table with a key; None: nothing is recorded of it.
+
+    Args:
+        find: returns entries.
+        table: the name of the table.
+        given: the key, as a user writes it (`runners.core.tables.row_keys.asked_keys`).
+    """
+    for key in asked_keys(given):
+        found = find(LineageKind.ROW, table, key.hash)
+        if found:
+            *before, row = found
+            return RowExplanation(
+                table=table,
+                key=key.text,
+                row=row,
+                pane=_pane(find, row.entry.origin, row.number, _DEPTH_MAX),
+                before=before[::-1],
+            )
+    return None
+
+
+def not_recorded(table: str, given: str) -> PipelineError:
+    """The error for a row of which nothing is recorded.
+
+    Args:
+        table: the name of the table.
+        given: the key, as the user has written it.
+    """
+    return PipelineError(
+        f"nothing is recorded of a row of table {table!r} with the key {given!r}",
+        detail="either there never was one, or no job recorded lineage when it was written",
+        hint="run the pipeline with lineage='panes' or lineage='records'; a key is the values of the key's columns "
+        "with commas between them, in the order of the table's key, or a JSON array of them",
+    )
+
+
+def _pane(find: Find, origin: Origin | None, before: int, depth: int) -> PaneStory | None:
+    """The last pane with this origin that was recorded up to an entry."""
+    if not isinstance(origin, PaneOrigin) or not depth:
+        return None
+    panes = [
+        each
+        for each in find(LineageKind.PANE, origin.transform, origin.key_hash)
+        if each.number <= before and each.entry.sign > 0 and _window(each.entry) == _window(origin)
+    ]
+    at = max((n for n, each in enumerate(panes) if each.entry.as_origin == origin), default=None)
+    if at is None:
+        return None
+    pane = panes[at]
+    given, late = (
+        [
+            each
+            for each in find(kind, origin.transform, origin.key_hash)
+            if each.number <= pane.number and _is_within(each.entry, pane.entry)
+        ]
+        for kind in (LineageKind.INPUT, LineageKind.LATE)
+    )
+    replaced = panes[at - 1] if at and pane.entry.index else None
+    return PaneStory(
+        pane=pane,
+        inputs=list(_inputs(find, given, pane.number, depth)),
+        late=sum(each.entry.count for each in late),
+        replaced=replaced,
+    )
+
+
+def _inputs(find: Find, given: Sequence[Recorded], before: int, depth: int) -> Iterator[PaneInput]:
+    groups: dict[object, list[LineageEntry]] = {}
+    for each in given:
+        origin = each.entry.origin
+        # Of a split, all batches together.
+        name = origin[:2] if isinstance(origin, SplitOrigin) else origin
+        groups.setdefault(name, []).append(each.entry)
+    for entries in groups.values():
+        origin = entries[-1].origin
+        yield PaneInput(
+            origin=origin,
+            emitted=sum(each.count for each in entries if each.sign > 0),
+            retracted=sum(each.count for each in entries if each.sign < 0),
+            elements=[
+                element if each.sign > 0 else f"-{element}"
+                for each in entries
+                for element in each.elements
+            ],
+            pane=_pane(find, origin, before, depth - 1),
+        )
+
+
+def _window(of: LineageEntry | PaneOrigin) -> tuple[int, int]:
+    return of.window_start_us, of.window_end_us
+
+
+def _is_within(entry: LineageEntry, pane: LineageEntry) -> bool:
+    """Whether the window of an element is the pane's, or has merged into it."""
+    return (
+        pane.window_start_us <= entry.window_start_us and entry.window_end_us <= pane.window_end_us
+    )
+
+
+def _row_lines(explained: RowExplanation) -> Iterator[str]:
+    row = explained.row.entry
+    name = f"{explained.table} {explained.key}"
+    if explained.pane is None:
+        yield f"{name} comes from {_origin_text(row.origin)}"
+    elif row.sign < 0:
+        yield f"{name} is not there any more: it was retracted; it was {_pane_text(explained.pane.pane)}"
+    else:
+        yield f"{name} is {_pane_text(explained.pane.pane)}"
+    if explained.pane is not None:
+        yield from _indented(_pane_lines(explained.pane))
+    if explained.before:
+        yield f"  {len(explained.before)} earlier: " + ", ".join(
+            f"{_sign(each.entry)} pane {each.entry.index} {each.entry.timing}".strip()
+            for each in explained.before[:_SHOWN_MAX]
+        )
+
+
+def _pane_lines(story: PaneStory) -> Iterator[str]:
+    pane = story.pane.entry
+    yield f"fired because {pane.reason or 'the grouping emits a change'}"
+    yield (
+        f"the watermark was at {format_timestamp(pane.watermark_us)}, the clock at "
+        f"{_clock(pane.now_us)}; version {story.pane.version} of the job"
+    )
+    for element in pane.elements:
+        yield f"result: {element}"
+    if story.replaced is not None:
+        yield f"replaced {_pane_text(story.replaced)}, which fired because {story.replaced.entry.reason}"
+    emitted = sum(each.emitted for each in story.inputs)
+    retracted = sum(each.retracted for each in story.inputs)
+    since = f", {pane.count} since the pane before" if pane.count and pane.index else ""
+    less = f", less {retracted} retracted" if retracted else ""
+    less += f", less {story.late} that came too late" if story.late else ""
+    yield f"made of {emitted} elements{less}{since}:"
+    for each in story.inputs[:_SHOWN_MAX]:
+        yield from _indented(_input_lines(each))
+    if len(story.inputs) > _SHOWN_MAX:
+        yield f"  and {len(story.inputs) - _SHOWN_MAX} origins more"
+
+
+def _input_lines(given: PaneInput) -> Iterator[str]:
+    count = str(given.emitted - given.retracted)
+    yield f"{count} from {_origin_text(given.origin)}"
+    yield from _indented(given.elements[:_SHOWN_MAX])
+    if len(given.elements) > _SHOWN_MAX:
+        yield f"  and {len(given.elements) - _SHOWN_MAX} more"
+    if given.pane is not None:
+        yield from _indented(_pane_lines(given.pane))
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _pane_text(recorded: Recorded) -> str:
+    pane = recorded.entry
+    timing = f" ({pane.timing})" if pane.timing else ""
+    return f"pane {pane.index}{timing} of {pane.transform}, key {pane.key}, window {_window_text(pane)}"
+
+
+def _origin_text(origin: Origin | None) -> str:
+    if origin is None:
+        return "an unknown origin (behind a stateful DoFn or side inputs nothing is recorded)"
+    if isinstance(origin, SplitOrigin):
+        return f"split {origin.split} of {origin.transform}, up to position {origin.position}"
+    return f"pane {origin.pane_index} of {origin.transform}, key {origin.key}, window {_window_text(origin)}"
+
+
+def _window_text(of: LineageEntry | PaneOrigin) -> str:
+    if of.window_start_us <= MIN_TIMESTAMP_US and of.window_end_us >= MAX_TIMESTAMP_US:
+        return "global"
+    return f"{format_timestamp(of.window_start_us)} to {format_timestamp(of.window_end_us)}"
+
+
+def _clock(now_us: int) -> str:
+    if now_us <= MIN_TIMESTAMP_US or now_us >= MAX_TIMESTAMP_US:
+        return "no time"
+    return format_timestamp(now_us)
+
+
+def _sign(entry: LineageEntry) -> str:
+    return "+" if entry.sign > 0 else "-"
+
+
+def _plain(recorded: Recorded) -> dict[str, Any]:
+    entry = recorded.entry
+    plain = attrs.asdict(entry, recurse=False)
+    plain["kind"] = entry.kind.value
+    plain["elements"] = list(entry.elements)
+    plain["origin"] = None if entry.origin is None else entry.origin._asdict()
+    for name in ("window_start_us", "window_end_us", "watermark_us", "now_us"):
+        plain[name.removesuffix("_us")] = format_timestamp(plain.pop(name))
+    return {"number": recorded.number, "version": recorded.version, **plain}
+
+
+def _plain_pane(story: PaneStory) -> dict[str, Any]:
+    return {
+        **_plain(story.pane),
+        "late": story.late,
+        "replaced": None if story.replaced is None else _plain(story.replaced),
+        "inputs": [
+            {
+                "origin": None if each.origin is None else each.origin._asdict(),
+                "emitted": each.emitted,
+                "retracted": each.retracted,
+                "elements": list(each.elements),
+                "pane": None if each.pane is None else _plain_pane(each.pane),
+            }
+            for each in story.inputs
+        ],
+    }

@@ -1,0 +1,100 @@
+"""Lineage of a real stream whose worker is killed: each record once, by result and by command."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataflow as df
+from runners.cli.command_line import main
+from runners.streaming import StreamingRunner
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+
+RECORDS = 400
+KEYS = 4
+
+
+class Keyed(df.DoFn):
+    """Gives a value its key, and kills its process once, in the midst of a bundle."""
+
+    def __init__(self, died: Path) -> None:
+        self.died = died
+
+    def process(self, value: int) -> Iterator[tuple[str, int]]:
+        if value == RECORDS // 2 and not self.died.exists():
+            self.died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield f"key {value % KEYS}", value
+
+
+def test_a_row_of_a_stream_is_explained(
+    store_dsn: str, spark_master: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a killed worker had not committed is not in it; the rows of a job without lineage are not found."""
+    died = tmp_path / "died"
+    runner = StreamingRunner(
+        job="lineage",
+        store=store_dsn,
+        master=spark_master,
+        show_progress=False,
+        records_per_second=400,
+        lineage="records",
+    )
+    p = df.Pipeline(runner)
+    (
+        p
+        | "read" >> df.Create(range(RECORDS))
+        | df.ParDo(Keyed(died))
+        | df.WindowInto(
+            df.GlobalWindows(),
+            trigger=df.AfterWatermark(early=df.AfterCount(10)),
+            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+        )
+        | "sum" >> df.CombinePerKey(sum)
+        | df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+        | df.WriteToPostgres("totals", columns={"key": str, "total": int}, key=["key"])
+    )
+    p.run().wait_until_finish()
+    assert died.exists()
+
+    capsys.readouterr()
+    for key in range(KEYS):
+        arguments = ["explain-row", "totals", f"key {key}", "--store", store_dsn]
+        assert main([*arguments, "--json"]) == 0
+        pane = json.loads(capsys.readouterr().out)["pane"]
+        values = [
+            int(text.split(" ", 1)[1]) for given in pane["inputs"] for text in given["elements"]
+        ]
+        assert sorted(values) == list(range(key, RECORDS, KEYS))
+        assert pane["reason"] == "the watermark has reached the end of the window"
+        assert pane["replaced"]["reason"] == "AfterCount(count=10)"
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert text.startswith('totals ["key 3"] is pane ')
+    assert "replaced pane" in text
+    assert main(["explain-row", "totals", "key 9", "--store", store_dsn]) == 2
+    assert "nothing is recorded of a row of table 'totals'" in capsys.readouterr().err
+
+
+def test_only_what_is_asked_for_is_recorded(store_dsn: str, spark_master: str) -> None:
+    """And the error says how to ask."""
+    runner: Any = StreamingRunner(
+        job="no lineage", store=store_dsn, master=spark_master, show_progress=False
+    )
+    p = df.Pipeline(runner)
+    (
+        p
+        | df.Create([("a", 1)])
+        | df.CombinePerKey(sum)
+        | df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
+        | df.WriteToPostgres("sums", columns={"key": str, "total": int}, key=["key"])
+    )
+    result = p.run()
+    result.wait_until_finish()
+    with pytest.raises(df.PipelineError, match="lineage='panes' or lineage='records'"):
+        result.explain_row("sums", "a")

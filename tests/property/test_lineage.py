@@ -1,0 +1,293 @@
+"""The lineage of a row has exactly the records that the row was computed of: laws, and what people read."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.serialization import dumps, loads
+from dataflow.testing import TestStream
+from runners.core.ground.lineage import Lineage, SplitOrigin, TracedPane
+from runners.core.tables.row_keys import asked_keys, key_of_texts
+from runners.direct import DirectRunner
+from runners.observability.lineage.explained_rows import RowExplanation, explain_row
+from runners.observability.lineage.stored_lineage import finder
+from runners.testing.scripted_source import Batch, ScriptedSource
+from runners.testing.simulator import ALL_FAULTS, Fault
+from runners.testing.simulator.cluster import JOB
+from runners.testing.simulator.simulation import Simulation
+from tests.effort import by_profile
+from tests.oracle.evaluator import Arrivals, Windowing
+from tests.oracle.laws import microseconds, window_fn
+from tests.strategies import streams, windowings
+
+pytestmark = [
+    pytest.mark.timeout(3600),
+    pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning"),
+]
+SEEDS = by_profile(dev=3, ci=10, nightly=1_000)
+COLUMNS = {"key": str, "start": int, "end": int, "pane": int, "timing": str, "values": list[int]}
+MODES = st.sampled_from(
+    [df.AccumulationMode.ACCUMULATING, df.AccumulationMode.ACCUMULATING_AND_RETRACTING]
+)
+TRIGGERS = st.sampled_from(
+    [
+        df.DefaultTrigger(),
+        df.AfterWatermark(early=df.AfterCount(2), late=df.AfterCount(1)),
+        df.Repeatedly(df.AfterAny(df.AfterCount(3), df.AfterWatermark())),
+    ]
+)
+
+
+def row(
+    pair: tuple[str, Sequence[int]],
+    window: df.Window = df.DoFn.WindowParam,
+    pane: df.PaneInfo = df.DoFn.PaneParam,
+) -> dict[str, Any]:
+    start, end = window.start_us, window.end_us
+    return {
+        "key": pair[0],
+        "start": start,
+        "end": end,
+        "pane": pane.index,
+        "timing": pane.timing.value,
+        "values": sorted(pair[1]),
+    }
+
+
+def written(
+    arrivals: Sequence[Arrivals],
+    windowing: Windowing,
+    trigger: df.Trigger,
+    mode: df.AccumulationMode,
+) -> Any:
+    script = [
+        Batch(
+            [(record.key, record.value) for record in arrival.records],
+            [record.timestamp_us for record in arrival.records],
+            arrival.watermark_us,
+        )
+        for arrival in arrivals
+    ]
+    with df.Pipeline(DirectRunner(lineage="records")) as p:
+        (
+            p
+            | df.Read(ScriptedSource(script))
+            | df.WindowInto(
+                window_fn(windowing),
+                trigger=trigger,
+                allowed_lateness=microseconds(windowing.lateness_us),
+                accumulation_mode=mode,
+            )
+            | "group" >> df.GroupByKey()
+            | df.Map(row)
+            | df.WriteToPostgres("rows", columns=COLUMNS, key=["key", "start", "end"])
+        )
+    return p.result
+
+
+def values_of(explained: RowExplanation) -> Counter[int]:
+    """What was emitted and not retracted among the input of a row, with what came too late."""
+    assert explained.pane is not None
+    found: Counter[int] = Counter()
+    for each in explained.pane.inputs:
+        for text in each.elements:
+            _, value = text.split(" ", 1)
+            found[int(value)] += -1 if text.startswith("-") else +1
+    return found
+
+
+@given(arrivals=streams(), windowing=windowings(), trigger=TRIGGERS, mode=MODES)
+def test_a_row_is_made_of_the_records_in_it(
+    arrivals: list[Arrivals],
+    windowing: Windowing,
+    trigger: df.Trigger,
+    mode: df.AccumulationMode,
+) -> None:
+    """The records that are shown are those of the result, and those that came too late."""
+    result = written(arrivals, windowing, trigger, mode)
+    for each in result.read_table("rows"):
+        explained = result.explain_row("rows", f"{each['key']},{each['start']},{each['end']}")
+        assert explained.row.entry.sign == +1
+        assert explained.pane is not None
+        pane = explained.pane.pane.entry
+        assert (pane.index, pane.timing) == (each["pane"], each["timing"])
+        assert (pane.window_start_us, pane.window_end_us) == (each["start"], each["end"])
+        assert pane.reason
+        found = values_of(explained)
+        assert found.total() - explained.pane.late == len(each["values"])
+        assert not Counter(each["values"]) - found
+        assert str(explained)
+
+
+def two_groupings(p: df.Pipeline) -> None:
+    """The sums of teams by minute, and of these the largest."""
+    scores = [("red", 5, 30), ("blue", 7, 70), ("red", 3, 100), ("red", 9, 80)]
+    (
+        p
+        | df.Create([df.TimestampedValue((team, score), at) for team, score, at in scores])
+        | df.WindowInto(df.FixedWindows(60))
+        | "sum" >> df.CombinePerKey(sum)
+        | df.Map(lambda pair: ("all", pair[1]))
+        | "largest" >> df.CombinePerKey(max)
+        | df.Map(
+            lambda pair, window=df.DoFn.WindowParam: {
+                "key": pair[0],
+                "start": window.start,
+                "n": pair[1],
+            }
+        )
+        | df.WriteToPostgres(
+            "best", columns={"key": str, "start": datetime, "n": int}, key=["key", "start"]
+        )
+    )
+
+
+def test_a_row_is_explained_through_two_groupings() -> None:
+    """Down to the split, with the panes between."""
+    with df.Pipeline(DirectRunner(lineage="records")) as p:
+        two_groupings(p)
+    result: Any = p.result
+    explained: RowExplanation = result.explain_row("best", "all,1970-01-01T00:01:00Z")
+    text = str(explained)
+    assert "pane 0 (on_time) of largest, key 'all', window 1970-01-01T00:01:00+00:00" in text
+    assert "fired because the watermark has reached the end of the window" in text
+    assert "from pane 0 of sum, key 'red'" in text
+    assert "from pane 0 of sum, key 'blue'" in text
+    assert "1970-01-01T00:01:20+00:00 9" in text
+    assert "1970-01-01T00:00:30+00:00 5" not in text
+    inner = json.loads(json.dumps(explained.as_json()))["pane"]["inputs"]
+    assert [each["pane"]["transform"] for each in inner] == ["sum", "sum"]
+    assert all(each["origin"]["split"] for of in inner for each in of["pane"]["inputs"])
+
+
+def test_what_replaced_what_and_why() -> None:
+    """Each trigger is named by the part that was ready; what is retracted is not there any more."""
+    stream = (
+        TestStream()
+        .add_elements([df.TimestampedValue(("red", 1), 10)])
+        .add_elements([df.TimestampedValue(("red", 2), 20)])
+        .advance_watermark_to(60)
+        .add_elements([df.TimestampedValue(("red", 4), 30)])
+        .advance_watermark_to_infinity()
+    )
+    with df.Pipeline(DirectRunner(lineage="panes")) as p:
+        (
+            p
+            | stream
+            | df.WindowInto(
+                df.FixedWindows(60),
+                trigger=df.AfterWatermark(early=df.AfterCount(2), late=df.AfterCount(1)),
+                allowed_lateness=60,
+                on_time_behavior=df.FiringBehavior.FIRE_IF_NON_EMPTY,
+                accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+            )
+            | "sum" >> df.CombinePerKey(sum)
+            | df.Map(lambda pair: {"key": pair[0], "n": pair[1]})
+            | df.WriteToPostgres("sums", columns={"key": str, "n": int}, key=["key"])
+        )
+    result: Any = p.result
+    explained: RowExplanation = result.explain_row("sums", "red")
+    assert explained.pane is not None
+    assert explained.pane.replaced is not None
+    assert explained.pane.pane.entry.reason == "AfterCount(count=1)"
+    assert explained.pane.replaced.entry.reason == "AfterCount(count=2)"
+    assert [each.entry.sign for each in explained.before] == [-1, +1]
+    assert explained.pane.inputs[0].elements == []
+
+
+def test_nothing_is_recorded_unless_asked_for() -> None:
+    """The error says what to do; another word for how much is refused."""
+    with df.Pipeline() as p:
+        two_groupings(p)
+    result: Any = p.result
+    with pytest.raises(df.PipelineError, match="lineage='panes'"):
+        result.explain_row("best", "all,1970-01-01T00:01:00Z")
+    with pytest.raises(df.PipelineError, match="lineage='all' is not known"):
+        DirectRunner(lineage="all")
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_lineage_is_exactly_once_over_faults(seed: int) -> None:
+    """The last pane of each window has what its grouping was given, each record once, whoever was killed."""
+    simulation = Simulation(build_simulated, seed, faults=FAULTS, lineage=Lineage.RECORDS)
+    simulation.run()
+    store = simulation.cluster.store
+    find = finder(store, JOB)
+    for key in range(3):
+        for start in range(0, 300, 60):
+            explained = explain_row(find, "sums", f"{key},{start}")
+            expected = sorted(
+                f"{stamp(value)} {value}" for value in range(RECORDS) if at(value) == (key, start)
+            )
+            if explained is None:
+                assert not expected
+                continue
+            assert explained.pane is not None
+            found = [text for each in explained.pane.inputs for text in each.elements]
+            assert sorted(found) == expected
+
+
+RECORDS = 60
+#: A part of a store that has gone back by itself has lineage of what it does not know any more.
+FAULTS = ALL_FAULTS - {Fault.LOST_PART}
+
+
+def at(value: int) -> tuple[int, int]:
+    """The key of a value, and the beginning of its window in seconds."""
+    return value % 3, value * 5 // 60 * 60
+
+
+def stamp(value: int) -> str:
+    return datetime.fromtimestamp(value * 5, UTC).isoformat()
+
+
+def build_simulated(p: df.Pipeline, random: Random) -> None:
+    stamped = [df.TimestampedValue((value % 3, value), value * 5) for value in range(RECORDS)]
+    (
+        p
+        | "read" >> df.Create(stamped)
+        | df.WindowInto(df.FixedWindows(60))
+        | "sum" >> df.CombinePerKey(sum)
+        | df.Map(
+            lambda pair, window=df.DoFn.WindowParam: {
+                "key": pair[0],
+                "start": window.start_us // 1_000_000,
+                "n": pair[1],
+            }
+        )
+        | df.WriteToPostgres(
+            "sums", columns={"key": int, "start": int, "n": int}, key=["key", "start"]
+        )
+    )
+
+
+def test_a_traced_pane_is_the_pane() -> None:
+    """For whoever compares it, and in whatever is stored."""
+    pane = df.PaneInfo(2, df.PaneTiming.LATE, is_first=False, is_last=True, nonspeculative_index=1)
+    traced = TracedPane(pane, SplitOrigin.of("read", 1, 2))
+    assert traced == pane
+    assert pane == traced
+    assert hash(traced) == hash(pane)
+    assert dumps([traced]) == dumps([pane])
+    assert type(loads(dumps([traced]))[0]) is df.PaneInfo
+    assert attrs.evolve(pane, index=3) != traced
+
+
+def test_a_key_of_texts_is_found_however_it_is_written() -> None:
+    """An instant in any form, with commas or as JSON."""
+    wanted = key_of_texts(["a", "2013-01-01T12:00:00+00:00"])
+    for given_key in (
+        "a,2013-01-01T12:00:00Z",
+        "a, 2013-01-01T13:00:00+01:00",
+        '["a", "2013-01-01T12:00:00+00:00"]',
+    ):
+        assert wanted in asked_keys(given_key)

@@ -1,0 +1,103 @@
+"""The writer of SVG and the placing of labels: what is written is read again, and a label goes where it hurts least."""
+
+import math
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.observability.drawing.labels import Occupied, PixelBox
+from runners.observability.drawing.svg import SvgDrawing, number
+
+SVG = "{http://www.w3.org/2000/svg}"
+COORDINATES = st.floats(-1_000, 1_000)
+SIZES = st.floats(0.5, 200)
+BOXES = st.builds(
+    lambda x, y, width, height: PixelBox.around((x, y), width, height),
+    COORDINATES,
+    COORDINATES,
+    SIZES,
+    SIZES,
+)
+WORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn", "Co")))
+
+
+def empty() -> SvgDrawing:
+    return SvgDrawing(10, 10, title="", description="", style="")
+
+
+@given(title=WORDS, label=WORDS, css=WORDS)
+def test_any_text_is_read_again_as_it_was_written(title: str, label: str, css: str) -> None:
+    drawing = SvgDrawing(10, 10, title=title, description="<&>", style="a>b{}")
+    drawing.text(css, (1, 2), label)
+
+    root = ET.fromstring(drawing.to_svg())
+
+    assert [(child.tag, child.text or "") for child in root] == [
+        (f"{SVG}title", title),
+        (f"{SVG}desc", "<&>"),
+        (f"{SVG}style", "a>b{}"),
+        (f"{SVG}text", label),
+    ]
+    assert root[3].get("class") == css
+
+
+@given(value=st.floats(-1e6, 1e6))
+def test_numbers_are_short_and_near(value: float) -> None:
+    text = number(value)
+
+    assert re.fullmatch(r"-?\d+(\.[1-9])?", text)
+    assert text != "-0"
+    assert math.isclose(float(text), value, abs_tol=0.0501)
+
+
+def test_shapes_are_where_they_were_put() -> None:
+    drawing = empty()
+    drawing.rect("r", 1, 2, 3, 4.25, corner=5)
+    drawing.circle("c", (6, 7), 8)
+    drawing.path("p", [(1, 2), (3, 4)])
+    drawing.text("t", (9, 10), "up", turned=True)
+
+    lines = drawing.to_svg().splitlines()
+
+    assert lines[4:-1] == [
+        '<rect class="r" x="1" y="2" width="3" height="4.2" rx="5" />',
+        '<circle class="c" cx="6" cy="7" r="8" />',
+        '<polyline class="p" points="1,2 3,4" />',
+        '<text class="t" x="9" y="10" transform="rotate(-90 9 10)">up</text>',
+    ]
+
+
+@given(one=BOXES, other=BOXES)
+def test_overlap_is_mutual_and_only_of_what_is_near(one: PixelBox, other: PixelBox) -> None:
+    is_apart = (
+        one.right + 2 < other.left
+        or other.right + 2 < one.left
+        or one.bottom + 2 < other.top
+        or other.bottom + 2 < one.top
+    )
+
+    assert one.overlap(other) == other.overlap(one)
+    assert (one.overlap(other) == 0) or not is_apart
+    assert one.overlap(one) > 0
+
+
+@given(
+    taken=st.lists(st.tuples(BOXES, st.floats(0, 5)), max_size=8),
+    candidates=st.lists(st.tuples(BOXES, st.floats(0, 100)), min_size=1, max_size=8),
+)
+def test_a_label_goes_to_the_cheapest_place(
+    taken: list[tuple[PixelBox, float]], candidates: list[tuple[PixelBox, float]]
+) -> None:
+    picture = Occupied()
+    for box, weight in taken:
+        picture.add(box, weight)
+    costs = [penalty + picture.cost(box) for box, penalty in candidates]
+
+    place = picture.place(candidates)
+
+    chosen = [cost for cost, (box, _) in zip(costs, candidates, strict=True) if box == place]
+    assert min(chosen) == pytest.approx(min(costs), abs=0.001)
+    assert picture.cost(place) > 0  # the next label keeps away from it
