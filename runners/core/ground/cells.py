@@ -16,7 +16,7 @@ import attrs
 from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter
-from runners.core.ground.lineage import Cause
+from runners.core.ground.lineage import FiringCause
 from triggers.trigger import Progress
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
@@ -251,7 +251,7 @@ class Effects:
     touched: dict[CellId, None] = attrs.field(factory=dict)
     late: list[LateArrival] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
-    causes: dict[int, Cause] = attrs.field(factory=dict)
+    causes: dict[int, FiringCause] = attrs.field(factory=dict)
 
     def bundle(self) -> Bundle:
         """The emitted panes as a bundle."""

@@ -112,7 +112,7 @@ class PaneOrigin(NamedTuple):
 Origin = SplitOrigin | PaneOrigin
 
 
-class Cause(NamedTuple):
+class FiringCause(NamedTuple):
     """Why a window fired.
 
     Attributes:

@@ -17,7 +17,7 @@ from runners.core.ground.cells import (
     WindowState,
     WindowTimers,
 )
-from runners.core.ground.lineage import Cause
+from runners.core.ground.lineage import FiringCause
 from runners.core.panes.firing import Panes
 from runners.core.panes.merging_cells import Regrouper
 from runners.core.partials.folding import Accumulation
@@ -231,7 +231,7 @@ class WindowLifecycle:
         if self._explains:
             # What is retracted is so for the same reason.
             for index in range(before, len(effects.values)):
-                effects.causes[index] = Cause(reason, pending)
+                effects.causes[index] = FiringCause(reason, pending)
 
     def _reason(self, window: Window, state: WindowState, clocks: Clocks) -> str:
         """Why the window fires now: the ready parts of its trigger, or its expiry."""

@@ -38,7 +38,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.conversion import Conversion
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.ground.lineage import Cause
+from runners.core.ground.lineage import FiringCause
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of
@@ -66,7 +66,7 @@ from windowing.errors import what_was_raised
 
 T = TypeVar("T")
 #: Why windows fire that all fire once; how many records are in them is not counted.
-_AT_END = Cause(END_REACHED, 0)
+_AT_END = FiringCause(END_REACHED, 0)
 
 
 @attrs.frozen
@@ -398,7 +398,7 @@ class GroupingStage:
         return Step(effects, outputs)
 
     def _processed(
-        self, bundle: Bundle, causes: Mapping[int, Cause], clocks: StageClocks
+        self, bundle: Bundle, causes: Mapping[int, FiringCause], clocks: StageClocks
     ) -> StageOutputs:
         """What the transforms behind the grouping make of its panes."""
         if self._tracing is None:

@@ -16,7 +16,7 @@ from runners.core.ground.cells import LateArrival
 from runners.core.ground.element_text import shown
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.ground.lineage import (
-    Cause,
+    FiringCause,
     Lineage,
     LineageEntry,
     LineageKind,
@@ -35,7 +35,7 @@ from windowing.pane import NO_FIRING, PaneInfo
 from windowing.timestamps import to_datetime
 from windowing.window import GLOBAL_WINDOW, Window
 
-_UNKNOWN: Cause = Cause("", 0)
+_UNKNOWN: FiringCause = FiringCause("", 0)
 
 
 class Tracing:
@@ -63,7 +63,7 @@ class Tracing:
         node: TransformNode,
         codec: KeyCodec,
         bundle: Bundle,
-        causes: Mapping[int, Cause],
+        causes: Mapping[int, FiringCause],
         clocks: StageClocks,
         mode: AccumulationMode,
     ) -> tuple[Bundle, list[LineageEntry]]:
