@@ -20,7 +20,7 @@ from dataflow.metric_updates import Running, running
 from runners.core.ground.clock import Clock
 from runners.millwheel.wire.messages import Heartbeat, encode
 from runners.millwheel.wire.zmq_transport import JobKeys, ZmqSender
-from runners.streaming.supervised import ON_TRIAL, Place, SharedPage
+from runners.streaming.supervised import ON_TRIAL, BoardItem, SharedPage
 
 #: Between two heartbeats.
 HEARTBEAT_INTERVAL_MS = 1_000
@@ -75,8 +75,8 @@ class Pulse:
         assert self._running is not None
         board = self._page.board
         while True:
-            board[Place.INTERPRETER] = self._clock.now_us()
-            board[Place.RECORD], board[Place.RECORDS] = _at_of(self._running)
+            board[BoardItem.INTERPRETER] = self._clock.now_us()
+            board[BoardItem.RECORD], board[BoardItem.RECORDS] = _at_of(self._running)
             if self._stopped.wait(_PULSE_INTERVAL_S):
                 return
 
@@ -146,11 +146,11 @@ class Heart:
         """
         now_us, now_ms = self._clock.now_us(), self._clock.monotonic_ms()
         since_ms, at = page.at_work() or (0, ())
-        number = page.board[Place.TRANSFORM] if since_ms else 0
+        number = page.board[BoardItem.TRANSFORM] if since_ms else 0
         if (since_ms, number) != self._seen:
             self._seen, self._since_us = (since_ms, number), now_us
         began_us = self._since_us if since_ms == ON_TRIAL else now_us - (now_ms - since_ms) * 1_000
-        record, records = page.board[Place.RECORD], page.board[Place.RECORDS]
+        record, records = page.board[BoardItem.RECORD], page.board[BoardItem.RECORDS]
         return Heartbeat(
             slot=self._slot,
             worker=worker_name(self._slot, process, self._attempt),
@@ -162,8 +162,8 @@ class Heart:
             record=record - 1 if number and record else None,
             records=records if number and records else None,
             is_trial=since_ms == ON_TRIAL,
-            committing_us=page.board[Place.COMMIT] or None,
-            interpreter_us=page.board[Place.INTERPRETER] or None,
+            committing_us=page.board[BoardItem.COMMIT] or None,
+            interpreter_us=page.board[BoardItem.INTERPRETER] or None,
         )
 
     def stop(self) -> None:

@@ -48,7 +48,7 @@ _PASSING_CLASSES = frozenset(("08", "40", "53", "55", "57"))
 _PASSING_ERRORS = (StoreUnreachableError, StoreRestartedError)
 
 
-class Place(IntEnum):
+class BoardItem(IntEnum):
     """The items of the board of a `SharedPage`."""
 
     #: The number of the transform whose code runs; 0: of none.
@@ -66,7 +66,7 @@ class SharedPage:
     """Memory shared by a worker and the task beside it: where the worker is, and the reason of its end.
 
     Attributes:
-        board: numbers that are written without a call of the system, by `Place`.
+        board: numbers that are written without a call of the system, by `BoardItem`.
     """
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class PageWatch:
 
     def commits(self, since_us: int) -> None:
         """The worker waits for a commit since then; 0: it does not any more."""
-        self.page.board[Place.COMMIT] = since_us
+        self.page.board[BoardItem.COMMIT] = since_us
 
     def _begin_trial(self) -> None:
         self.page.hand_over()

@@ -64,13 +64,13 @@ def store(store_dsn: str) -> Iterator[Store]:
 
 
 def sleep(gate: Path) -> None:
-    """As code does that waits for a server."""
+    """Wait as code does that waits for a server."""
     while not gate.exists():
         time.sleep(0.01)
 
 
 def keep_the_interpreter(gate: Path) -> None:
-    """As code does that is not Python's own, and does not let another thread run."""
+    """Wait as code does that is not Python's own, and lets no other thread run."""
     while not gate.exists():
         ctypes.PyDLL(None).usleep(2 * SILENT_US)
 
@@ -148,8 +148,8 @@ def test_a_worker_that_is_stuck_is_named_with_its_transform(
 
     def is_silent(worker: WorkerEvidence, now_us: int) -> bool:
         """Its loop has reported nothing for a while, and its heart beats."""
-        reported_us, heard_us = worker.reported_us or now_us, worker.heartbeat_received_us or 0
-        return now_us - reported_us > SILENT_US and now_us - heard_us < SILENT_US
+        reported_us, last_seen_us = worker.reported_us or now_us, worker.heartbeat_received_us or 0
+        return now_us - reported_us > SILENT_US and now_us - last_seen_us < SILENT_US
 
     worker = worker_that(store, lambda each, now_us: each.doing and is_silent(each, now_us))
     gate.touch()

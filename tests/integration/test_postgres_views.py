@@ -204,9 +204,11 @@ def test_views_of_what_commits_write(store: PostgresStore, person: psycopg.Conne
     assert person.execute("SELECT * FROM dataflow.readable_timers").fetchall() == [
         ("job", "count", where["red"], "red", NOON, one, "event", one)
     ]
-    assert person.execute("SELECT * FROM dataflow.readable_productions").fetchall() == [
-        ("job", "count", 0, "count", 1, 1, NOON, 4)
-    ]
+    ((*production, created_at),) = person.execute(
+        "SELECT * FROM dataflow.readable_productions"
+    ).fetchall()
+    assert production == ["job", "count", 0, "count", 1, 1, NOON, 4]
+    assert person.execute("SELECT now() - %s < '1 minute'", [created_at]).fetchone() == (True,)
     late_row = person.execute(
         "SELECT job, transform, key, window_start, window_end, watermark::text, count, payload_bytes "
         "FROM dataflow.readable_late_records"

@@ -57,8 +57,8 @@ def test_keys_are_text_only_where_that_is_wanted() -> None:
         for each in (silent, open_ones):
             each.note(number % 40, ("key", number % 40, "x" * 1_000))
     assert {each.text for each in silent.top()} == {None}
-    for each in open_ones.top():
-        assert each.text is not None
-        assert each.text.startswith(f"('key', {each.key_hash}")
-        assert len(each.text) == hot_keys.TEXT_CHARS_MAX
+    for found in open_ones.top():
+        assert found.text is not None
+        assert found.text.startswith(f"('key', {found.key_hash}")
+        assert len(found.text) == hot_keys.TEXT_CHARS_MAX
     assert len(open_ones._texts) <= KEYS_MAX
