@@ -45,6 +45,11 @@ def add_store_options(found: argparse.ArgumentParser, *, rounds: int) -> None:
     found.add_argument("--rounds", type=int, default=rounds, help="the best of so many")
 
 
+def cache_folder() -> Path:
+    """Where data and environments are kept by default."""
+    return platformdirs.user_cache_path("dataflow-sdk", appauthor=False) / "benchmarks"
+
+
 def add_recording_options(found: argparse.ArgumentParser, *, timeout_s: float, page: str) -> None:
     """Add the options of programs that record their runs.
 
@@ -53,11 +58,10 @@ def add_recording_options(found: argparse.ArgumentParser, *, timeout_s: float, p
         timeout_s: how many seconds a run may take by default.
         page: the name of the page that has the tables.
     """
-    cache = platformdirs.user_cache_path("dataflow-sdk", appauthor=False) / "benchmarks"
     add = found.add_argument
     add("--reps", type=int, default=1, help="how often each run is made")
     add("--timeout", type=float, default=timeout_s, help="seconds that one run may take")
-    add("--cache", type=Path, default=cache, help="where data and environments are kept")
+    add("--cache", type=Path, default=cache_folder(), help="where data and environments are kept")
     add("--results", type=Path, help="where to write the runs; default: in the cache, by the time")
     add("--write-docs", action="store_true", help=f"and put the tables into {page}")
 

@@ -1,9 +1,9 @@
 """How much processor time a scan of typed rows from Parquet takes, beside `pyarrow.parquet` alone.
 
-    python -m benchmarks.parquet_scan [--rows 4000000] [--rounds 5]
+    python -m benchmarks.parquet_scan [--rows 4000000] [--names 50000] [--rounds 5]
 
-Both read every column of the same file on one thread, row group by row group, in alternating rounds; the best of each
-counts.  polars, if it is installed, scans it too, on one thread.
+All read every column of the same file on one thread, in alternating rounds; the best of each counts.  polars scans it
+too, in the environment that the other benchmarks have for it, where that can be made.
 """
 
 import os
@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,8 @@ import pyarrow.parquet as pq
 
 import dataflow as df
 from benchmarks import harness
+from benchmarks.environments import UnavailableError, interpreter
+from benchmarks.peers.registry import PEERS
 from dataflow.source import SplitStatus
 
 #: Records that are asked for in one go, as by a worker.
@@ -35,7 +36,7 @@ import sys, time
 import polars
 begun = time.process_time()
 rows = polars.read_parquet(sys.argv[1], use_pyarrow=False).height
-print(time.process_time() - begun)
+print(time.process_time() - begun, rows)
 """
 
 
@@ -49,12 +50,13 @@ class Item(NamedTuple):
     name: str
 
 
-def write(path: Path, rows: int) -> None:
+def write(path: Path, rows: int, names: int) -> None:
     """Write numbers, times, text of four values and text of many.
 
     Args:
         path: of the file.
         rows: how many.
+        names: how many texts the column of many has; as many as rows, and no dictionary holds them.
     """
     drawn = np.random.default_rng(1)
     shops = np.array(["north", "south", "east", "west"])
@@ -63,7 +65,7 @@ def write(path: Path, rows: int) -> None:
         "price": pa.array(drawn.random(rows)),
         "shop": pa.array(shops[drawn.integers(0, len(shops), rows)]),
         "at": pa.array(np.arange(rows) * 1_000, pa.timestamp("us", "UTC")),
-        "name": pa.array([f"item-{number % 50_000}" for number in range(rows)]),
+        "name": pa.array([f"item-{number % names}" for number in range(rows)]),
     }
     pq.write_table(pa.table(columns), path, row_group_size=1 << 20)
 
@@ -92,17 +94,23 @@ def main() -> None:
     """Measure and print."""
     parser = harness.parser(__doc__)
     parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--names", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cache", type=Path, default=harness.cache_folder(), help="of environments")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "items.parquet")
-        write(path, options.rows)
+        write(path, options.rows, options.names)
         scans: dict[str, Callable[[], float]] = {
             "pyarrow.parquet": lambda: _took_s(by_arrow, path, options.rows),
             "ReadFromParquet": lambda: _took_s(by_source, path, options.rows),
         }
-        if find_spec("polars") is not None:
-            scans["polars"] = lambda: _polars_took_s(path)
+        try:
+            python = interpreter(PEERS["polars"], options.cache / "environments")
+        except UnavailableError as error:
+            print(error)
+        else:
+            scans["polars"] = lambda: _polars_took_s(python, path, options.rows)
         best = dict.fromkeys(scans, float("inf"))
         for _ in range(options.rounds):
             for name, scan in scans.items():
@@ -117,15 +125,22 @@ def _took_s(scan: Callable[[Path], int], path: Path, rows: int) -> float:
     begun = time.process_time()
     found = scan(path)
     took = time.process_time() - begun
-    if found != rows:
-        sys.exit(f"{found} rows were read, and the file has {rows}")
+    _check(found, rows)
     return took
 
 
-def _polars_took_s(path: Path) -> float:
-    command = [sys.executable, "-c", _POLARS, str(path)]
+def _polars_took_s(python: str, path: Path, rows: int) -> float:
+    command = [python, "-c", _POLARS, str(path)]
     threads = {**os.environ, "POLARS_MAX_THREADS": "1"}
-    return float(subprocess.run(command, env=threads, capture_output=True, check=True).stdout)
+    output = subprocess.run(command, env=threads, capture_output=True, check=True).stdout
+    took, found = output.split()
+    _check(int(found), rows)
+    return float(took)
+
+
+def _check(found: int, rows: int) -> None:
+    if found != rows:
+        sys.exit(f"{found} rows were read, and the file has {rows}")
 
 
 if __name__ == "__main__":

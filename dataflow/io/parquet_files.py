@@ -35,6 +35,10 @@ from windowing.timestamps import MIN_TIMESTAMP_US, DurationLike, TimestampLike
 #: What is decoded in one go: about so many bytes, and so many rows at most.
 _DECODED_BYTES = 16 << 20
 _DECODED_ROWS_MAX = 1 << 17
+#: How a file is opened.
+_OPENED = {"coerce_int96_timestamp_unit": "us"}
+#: Of each text that is no index into a dictionary.
+_LENGTH_BYTES = 4
 
 
 @attrs.frozen
@@ -122,7 +126,11 @@ class ParquetSource(FileSource):
         """
         file = self.storage.open_arrow(path)
         try:
-            return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+            found = pq.ParquetFile(file, **_OPENED)
+            if texts := self._texts_in_dictionaries(found):
+                found = pq.ParquetFile(
+                    file, metadata=found.metadata, read_dictionary=texts, **_OPENED
+                )
         except (pa.ArrowException, OSError) as error:
             file.close()
             raise InputError(
@@ -130,6 +138,26 @@ class ParquetSource(FileSource):
                 detail=str(error),
                 hint="check that it is one, and complete: its last bytes, too",
             ) from None
+        return found
+
+    def _texts_in_dictionaries(self, file: pq.ParquetFile) -> list[str]:
+        """Text columns that are best read as indices: their values are made of a dictionary later, many at a time.
+
+        One whose dictionary became too large, so that its values are there one by one, takes longer that way; but it
+        has no fewer bytes than the lengths of its values.
+        """
+        texts = {field.name for field in self.fields if field.kind is str}
+        if not (self.is_columnar and texts and file.metadata.num_row_groups):
+            return []
+        group = file.metadata.row_group(0)
+        columns = map(group.column, range(group.num_columns))
+        return [
+            column.path_in_schema
+            for column in columns
+            if column.path_in_schema in texts
+            and column.has_dictionary_page
+            and column.total_uncompressed_size < _LENGTH_BYTES * column.num_values
+        ]
 
     def names(self, path: str, schema: pa.Schema) -> list[str]:
         """The columns of a file that are elements, which all are there and fit.

@@ -140,6 +140,52 @@ def test_every_row_once(
     check_every_record_once(read._source, expected, parts, most)
 
 
+class Name(NamedTuple):
+    """Text, which may be missing."""
+
+    name: str | None
+    number: int
+
+
+@same_file
+@given(
+    names=st.lists(st.sampled_from(["", "ab", "ü", "a longer one", None, b"\xff"]), max_size=60),
+    group_rows=st.lists(st.integers(0, 20), max_size=3),
+    most=st.integers(1, 9),
+    dictionary_bytes=st.sampled_from([1, 12, 1 << 20]),
+    length_bytes=st.sampled_from([0, 4, 1 << 20]),
+)
+def test_text_is_that_of_the_file_however_it_is_stored_and_decoded(
+    tmp_path: Path,
+    names: list[str | bytes | None],
+    group_rows: list[int],
+    most: int,
+    dictionary_bytes: int,
+    length_bytes: int,
+) -> None:
+    """In dictionaries, those that became too large, and not; read as indices or not.  What is no text is set aside."""
+    path = tmp_path / "names.parquet"
+    raw = pa.array([name.encode() if isinstance(name, str) else name for name in names], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), raw.null_count)
+    table = pa.table({"name": text, "number": pa.array(range(len(names)), pa.int64())})
+    options: Any = {"dictionary_pagesize_limit": dictionary_bytes, "write_batch_size": 2}
+    start = 0
+    with pq.ParquetWriter(path, table.schema, data_page_size=1, **options) as writer:
+        for size in [*group_rows, len(names)]:
+            writer.write_table(table.slice(start, size))
+            start += size
+    read: Any = df.ReadFromParquet(path, rows=Name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_files, "_LENGTH_BYTES", length_bytes)
+        parts = batches(read._source, most)
+
+    numbered = [(name, number) for number, name in enumerate(names)]
+    assert [each for part in parts for each in part.values] == [
+        each for each in numbered if not isinstance(each[0], bytes)
+    ]
+    assert sum(len(part.set_aside) for part in parts) == names.count(b"\xff")
+
+
 @same_file
 @given(group_rows=st.lists(st.integers(0, 9), max_size=9), parts=st.integers(1, 12))
 def test_splits_tile_the_row_groups(tmp_path: Path, group_rows: list[int], parts: int) -> None:
