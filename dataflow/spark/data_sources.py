@@ -7,18 +7,26 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import pyarrow as pa
 
 from dataflow.errors import InputError, PipelineError
-from dataflow.io.arrow_columns import ArrowField, Columns, arrow_fields
+from dataflow.io.arrival import ArrivalTime
+from dataflow.io.arrow_columns import arrow_fields
 from dataflow.io.create import Read
-from dataflow.io.record_reader import event_times_us
+from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
 from dataflow.serialization import dumps_code, loads_code
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
+from dataflow.spark.data_source_rows import SparkRows
+from dataflow.spark.data_source_streams import SparkStreamSource, behind
 from windowing.errors import error_text
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, TimestampLike
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    MIN_TIMESTAMP_US,
+    DurationLike,
+    TimestampLike,
+    to_duration_us,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -34,17 +42,27 @@ class ReadFromSparkDataSource(OneOutput["Pipeline", Any]):
     that were read of a partition: whoever goes on reads these again and passes them over.  So a partition must have
     the same rows in the same order whenever it is read, as Spark wants it too, for tasks that are run again.
 
+    With ``stream=True`` the input has no end: a `DataSourceStreamReader` or `SimpleDataSourceStreamReader` is asked for
+    one micro-batch after the other, as by ``spark.readStream``, by one process.  Its offsets are positions, together
+    with the partitions and rows of a micro-batch that were read; it commits an offset when all before it is durable
+    downstream, and what it has between two offsets must be the same until then.  Where it has nothing new it is idle.
+
     Args:
         data_source: a subclass of ``pyspark.sql.datasource.DataSource``, or an instance.
         options: of a subclass, as ``spark.read.options`` has them.
         schema: of the rows; None: that of the data source.  A text can be read only where Spark runs.
         rows: a row type whose fields are columns; None: elements are mappings.
-        event_time: from an element to its event time; None: elements are at the beginning of time.
+        event_time: from an element to its event time; `ARRIVAL_TIME`: when it is read; None: elements are at the
+            beginning of time.
+        stream: whether it is read as by ``spark.readStream``, and not as by ``spark.read``.
+        max_disorder: of a stream: how far rows may be behind the newest one, in event time.
+        max_ahead: of a stream: as for `Read`.
 
     Raises:
-        InputError: the data source cannot say its schema or its partitions; or, when it is read, has a row that does
-            not fit.
-        PipelineError: it is no data source, or the schema has no such column.
+        InputError: the data source cannot say its schema, its partitions, or where its stream begins; or, when it is
+            read, it cannot be read on, has not the rows again that were read, or has one that does not fit.
+        PipelineError: it is no data source, the schema has no such column, or ``max_disorder`` is negative or not of a
+            stream.
     """
 
     def __init__(
@@ -54,7 +72,10 @@ class ReadFromSparkDataSource(OneOutput["Pipeline", Any]):
         *,
         schema: StructType | str | None = None,
         rows: type | None = None,
-        event_time: Callable[[Any], TimestampLike] | None = None,
+        event_time: Callable[[Any], TimestampLike] | ArrivalTime | None = None,
+        stream: bool = False,
+        max_disorder: DurationLike | None = None,
+        max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
     ) -> None:
         from pyspark.sql.datasource import DataSource  # noqa: PLC0415 - takes long, and only these jobs need it
 
@@ -75,12 +96,20 @@ class ReadFromSparkDataSource(OneOutput["Pipeline", Any]):
                 detail=f"its columns: {', '.join(struct.names)}",
                 hint="name fields as columns are",
             )
-        self._source = SparkDataSourceSource(
-            data_source=data_source,
-            struct=struct,
-            row_type=rows,
-            fields=fields,
-            event_time=event_time,
+        self._max_ahead = max_ahead
+        self._arrival = event_time if isinstance(event_time, ArrivalTime) else None
+        given: dict[str, Any] = {
+            "data_source": data_source,
+            "struct": struct,
+            "row_type": rows,
+            "fields": fields,
+            "event_time": None if isinstance(event_time, ArrivalTime) else event_time,
+        }
+        disorder_us = _disorder_us(name, max_disorder, is_stream=stream)
+        self._source: SparkRows = (
+            SparkStreamSource(**given, max_disorder_us=disorder_us)
+            if stream
+            else SparkDataSourceSource(**given)
         )
 
     def default_label(self) -> str:
@@ -89,33 +118,12 @@ class ReadFromSparkDataSource(OneOutput["Pipeline", Any]):
 
     def expand(self, pcoll: Pipeline) -> PCollection[Any]:
         """Read it."""
-        return pcoll | Read(self._source)
+        return pcoll | Read(self._source, event_time=self._arrival, max_ahead=self._max_ahead)
 
 
 @attrs.frozen(kw_only=True)
-class SparkDataSourceSource(Source):
-    """Rows of a data source; see `ReadFromSparkDataSource` for the arguments."""
-
-    data_source: DataSource
-    struct: StructType
-    row_type: type | None = None
-    fields: tuple[ArrowField, ...] = ()
-    event_time: Callable[[Any], TimestampLike] | None = None
-
-    @property
-    def element_type(self) -> Any:
-        """The row type, or mappings."""
-        return dict[str, Any] if self.row_type is None else self.row_type
-
-    @property
-    def has_event_times(self) -> bool:
-        """Whether there is a function of them."""
-        return self.event_time is not None
-
-    @property
-    def input_name(self) -> str:
-        """The name of the data source."""
-        return self.data_source.name()
+class SparkDataSourceSource(SparkRows):
+    """Rows of a data source in batch; see `ReadFromSparkDataSource` for the arguments."""
 
     def splits(self, desired: int) -> Sequence[bytes]:
         """Its partitions, each with the reader that has made it, as Spark sends them to its workers.
@@ -128,9 +136,10 @@ class SparkDataSourceSource(Source):
             partitions = list(reader.partitions())
         except Exception as error:
             raise InputError(
-                f"the data source {self.input_name} of Spark does not say its partitions",
+                f"{self.title} does not say its partitions",
                 detail=f"{type(error).__name__}: {error_text(error)}",
-                hint="is it made for reading in batch, and can it be reached from here?",
+                hint="can it be reached from here, and is it made for reading in batch? If it is made for "
+                "spark.readStream, give stream=True",
             ) from error
         what = f"a partition of {self.input_name}"
         return [dumps_code((reader, each), what) for each in partitions] or [b""]
@@ -139,28 +148,6 @@ class SparkDataSourceSource(Source):
         """Read a partition, behind so many rows."""
         return _PartitionReader(self, split, position or 0)
 
-    def element(self, row: Any) -> Any:
-        """A row as an element.
-
-        Args:
-            row: as the data source has it.
-
-        Raises:
-            InputError: it has another number of columns.
-        """
-        names = self.struct.names
-        values = tuple(row)
-        if len(values) != len(names):
-            raise InputError(
-                f"the data source {self.input_name} of Spark has a row that is not of its schema",
-                detail=f"{row!r:.500}; the columns are {', '.join(names)}",
-                hint="correct the data source, or its schema",
-            )
-        found = dict(zip(names, values, strict=True))
-        if self.row_type is None:
-            return found
-        return self.row_type(**{field.name: found[field.name] for field in self.fields})
-
 
 class _PartitionReader(SourceReader):
     def __init__(self, source: SparkDataSourceSource, split: bytes, position: int) -> None:
@@ -168,18 +155,17 @@ class _PartitionReader(SourceReader):
         self._rows: Iterator[Any] = iter(())
         if split:
             reader, partition = loads_code(split)
-            self._rows = _single_rows(source.input_name, reader.read(partition))
-        for _ in islice(self._rows, position):
-            pass
+            self._rows = behind(source, source.single_rows(reader.read(partition)), position)
 
     def read(self, max_records: int) -> SourceBatch:
-        elements = [self._source.element(row) for row in islice(self._rows, max_records)]
-        self.position += len(elements)
-        is_over = len(elements) < max_records
-        name = f"the data source {self._source.input_name} of Spark"
+        rows = list(islice(self._rows, max_records))
+        found = self._source.elements(rows)
+        self.position += len(rows)
+        is_over = len(rows) < max_records
         return SourceBatch(
-            values=elements,
-            timestamps_us=event_times_us(name, self._source.event_time, elements),
+            values=found.values,
+            timestamps_us=found.times_us,
+            set_aside=found.aside,
             position=self.position,
             watermark_us=MAX_TIMESTAMP_US if is_over else MIN_TIMESTAMP_US,
             status=SplitStatus.FINISHED if is_over else SplitStatus.ACTIVE,
@@ -191,15 +177,16 @@ class _PartitionReader(SourceReader):
             close()
 
 
-def _single_rows(name: str, found: Any) -> Iterator[Any]:
-    """Rows, also of those that come as Arrow."""
-    for each in found:
-        if isinstance(each, pa.RecordBatch):
-            columns = Columns(f"the data source {name} of Spark", None)
-            pairs = zip(each.schema.names, each.columns, strict=True)
-            yield from zip(*(columns.values(*pair) for pair in pairs), strict=True)
-        else:
-            yield each
+def _disorder_us(name: str, max_disorder: DurationLike | None, *, is_stream: bool) -> int:
+    found_us = 0 if max_disorder is None else to_duration_us(max_disorder)
+    if found_us < 0 or (max_disorder is not None and not is_stream):
+        raise PipelineError(
+            f"{name} was given max_disorder={max_disorder!r}"
+            + ("" if is_stream else ", and is no stream"),
+            hint="it is how far rows of a stream may be behind the newest one, zero or more; a batch has no watermark: "
+            "leave it out there",
+        )
+    return found_us
 
 
 def _struct(data_source: DataSource, schema: StructType | str | None) -> StructType:

@@ -1,7 +1,5 @@
 """Kill whatever writes Parquet files to an object store with -9: each row is in one file, and no half file is seen."""
 
-import os
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +13,8 @@ from dataflow.files.formats import ParquetFormat
 from dataflow.files.places import place_of
 from dataflow.io.storage import Storage
 from tests.integration.test_kill_sinks import expected
-from tests.processes import descendants, in_a_group, is_gone, kill, workers_of
+from tests.killing import kill_one_after_the_other, seeded
+from tests.processes import descendants, in_a_group, kill, workers_of
 from tests.streaming_jobs import write_events
 from tests.waiting import until
 
@@ -38,38 +37,17 @@ def rows_in(folder: str) -> Counter[tuple[Any, ...]]:
 @pytest.mark.timeout(1800)
 def test_files_survive_any_kill(store_dsn: str, tmp_path: Path, s3: Callable[[], str]) -> None:
     """Whoever dies and is started again, the rows are those that Python computes, each in one file."""
-    seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 1 << 32)
-    print(f"KILL_SEED={seed}")
-    chance = random.Random(seed)
     path, log = write_events(tmp_path / "events.csv"), tmp_path / "job.log"
     folder = f"s3://{s3()}/sums"
     words = [sys.executable, "-m", "tests.file_job", str(path), store_dsn, folder]
     right = Counter((user, start, total) for (user, start), total in expected(path).items())
 
-    def has_more_than(count: int) -> bool:
-        seen = rows_in(folder)
-        assert seen <= right, "a row is seen that is none, or one is seen twice"
-        return seen.total() > count
+    def seen() -> list[int]:
+        found = rows_in(folder)
+        assert found <= right, "a row is seen that is none, or one is seen twice"
+        return [found.total()]
 
-    plans = list(KILLS)
-    chance.shuffle(plans)
-    while plans:
-        with in_a_group(words, log) as family:
-            while plans:
-                before = rows_in(folder).total()
-                until(
-                    lambda before=before: has_more_than(before) or is_gone(family),  # type: ignore[misc]
-                    log.read_text,
-                )
-                if is_gone(family):  # on a busy machine the input may end before the last kills
-                    plans.clear()
-                    break
-                what = plans.pop()
-                if what == "worker":
-                    kill([chance.choice(workers_of(family))])
-                else:
-                    kill([*descendants(family), family] if what == "everything" else [family])
-                    break
+    kill_one_after_the_other(words, log, KILLS, seeded(), seen)
     with in_a_group(words, log) as family:
         assert family.wait(600) == 0, log.read_text()
     assert rows_in(folder) == right
@@ -83,7 +61,7 @@ def test_a_watched_bucket_survives_any_kill(
     store_dsn: str, tmp_path: Path, s3: Callable[[], str]
 ) -> None:
     """Files that appear while the stream runs, dies and is run again: each row is copied once."""
-    chance, log = random.Random(), tmp_path / "job.log"
+    chance, log = seeded(), tmp_path / "job.log"
     bucket = f"s3://{s3()}"
     source, target = f"{bucket}/in", f"{bucket}/out"
     words = [sys.executable, "-m", "tests.watch_job", f"{source}/*.parquet", store_dsn, target]

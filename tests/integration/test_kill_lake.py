@@ -1,7 +1,5 @@
 """Kill whatever writes tables of lakes with -9: what signs leave over, and rows by key, are as they should be."""
 
-import os
-import random
 import sys
 from collections import Counter
 from contextlib import closing, suppress
@@ -19,8 +17,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from runners.embedded.postgres import embedded_postgres
 from runners.embedded.temporary import temporary_home
 from tests.integration.test_kill_sinks import expected, kill_server
+from tests.killing import kill_one_after_the_other, seeded
 from tests.lake_job import ICEBERG_TABLE, catalog
-from tests.processes import descendants, in_a_group, is_gone, kill, workers_of
+from tests.processes import descendants, in_a_group, kill, workers_of
 from tests.streaming_jobs import write_events
 from tests.waiting import until
 
@@ -53,9 +52,6 @@ def iceberg(dsn: str, folder: str) -> pa.Table:
 @pytest.mark.timeout(1800)
 def test_lake_tables_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
     """Whoever dies and is started again: each row is there once, in each table."""
-    seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 1 << 32)
-    print(f"KILL_SEED={seed}")
-    chance = random.Random(seed)
     path, log = write_events(tmp_path / "events.csv"), tmp_path / "job.log"
     folder = str(tmp_path / "lake")
     right = Counter((user, start, total) for (user, start), total in expected(path).items())
@@ -67,30 +63,9 @@ def test_lake_tables_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
         def written() -> list[int]:
             return [each.num_rows for each in (delta(f"{folder}/changes"), iceberg(dsn, folder))]
 
-        def has_grown(before: list[int]) -> bool:
-            return all(now > then for now, then in zip(written(), before, strict=True))
-
-        plans = list(KILLS)
-        chance.shuffle(plans)
-        while plans:
-            with in_a_group(words, log) as family:
-                while plans:
-                    before = written()
-                    until(
-                        lambda before=before: has_grown(before) or is_gone(family),  # type: ignore[misc]
-                        log.read_text,
-                    )
-                    if is_gone(family):  # on a busy machine the input may end before the last kills
-                        plans.clear()
-                        break
-                    what = plans.pop()
-                    if what == "catalogue":
-                        kill_server(home)
-                    elif what == "worker":
-                        kill([chance.choice(workers_of(family))])
-                    else:
-                        kill([*descendants(family), family] if what == "everything" else [family])
-                        break
+        kill_one_after_the_other(
+            words, log, KILLS, seeded(), written, {"catalogue": lambda: kill_server(home)}
+        )
         with in_a_group(words, log) as family:
             assert family.wait(600) == 0, log.read_text()
         assert net(delta(f"{folder}/changes")) == right

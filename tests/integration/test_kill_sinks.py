@@ -1,7 +1,5 @@
 """Kill whatever writes to another Postgres, and that Postgres, with -9: the rows there are right, once, at the end."""
 
-import os
-import random
 import subprocess
 import sys
 from collections import Counter
@@ -15,10 +13,11 @@ import pytest
 
 from runners.embedded.postgres import embedded_postgres
 from runners.embedded.temporary import temporary_home
-from tests.processes import descendants, in_a_group, is_gone, kill, workers_of
+from tests.killing import kill_one_after_the_other, seeded
+from tests.processes import descendants, kill
 from tests.sink_job import WINDOW_S
 from tests.streaming_jobs import write_events
-from tests.waiting import RUN_MAX_S, until
+from tests.waiting import RUN_MAX_S
 
 ROOT = Path(__file__).parents[2]
 KILLS = ("driver", "foreign server", "worker", "foreign server", "everything")
@@ -60,33 +59,17 @@ def kill_server(home: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_rows_elsewhere_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
     """Whoever dies and is started again, the rows are those that Python computes, and nothing is left to send."""
-    seed = int(os.environ.get("KILL_SEED", "0")) or random.randrange(1, 1 << 32)
-    print(f"KILL_SEED={seed}")
-    chance = random.Random(seed)
     path, log = write_events(tmp_path / "events.csv"), tmp_path / "job.log"
     with temporary_home() as home:
         other = embedded_postgres(home)
-        plans = list(KILLS)
-        chance.shuffle(plans)
-        while plans:
-            with in_a_group(command(path, store_dsn, other), log) as family:
-                while plans:
-                    before = batches(other)
-                    until(
-                        lambda before=before: batches(other) > before or is_gone(family),  # type: ignore[misc]
-                        log.read_text,
-                    )
-                    if is_gone(family):  # on a busy machine the input may end before the last kills
-                        plans.clear()
-                        break
-                    what = plans.pop()
-                    if what == "foreign server":
-                        kill_server(home)
-                    elif what == "worker":
-                        kill([chance.choice(workers_of(family))])
-                    else:
-                        kill([*descendants(family), family] if what == "everything" else [family])
-                        break
+        kill_one_after_the_other(
+            command(path, store_dsn, other),
+            log,
+            KILLS,
+            seeded(),
+            lambda: [batches(other)],
+            {"foreign server": lambda: kill_server(home)},
+        )
         last = subprocess.run(
             command(path, store_dsn, other),
             cwd=ROOT,

@@ -165,7 +165,9 @@ def test_text_is_that_of_the_file_however_it_is_stored_and_decoded(
 ) -> None:
     """In dictionaries, those that became too large, and not; read as indices or not.  What is no text is set aside."""
     path = tmp_path / "names.parquet"
-    raw = pa.array([name.encode() if isinstance(name, str) else name for name in names], pa.binary())
+    raw = pa.array(
+        [name.encode() if isinstance(name, str) else name for name in names], pa.binary()
+    )
     text = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), raw.null_count)
     table = pa.table({"name": text, "number": pa.array(range(len(names)), pa.int64())})
     options: Any = {"dictionary_pagesize_limit": dictionary_bytes, "write_batch_size": 2}
