@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataflow.errors import PipelineError, SinkRefusedError
+from dataflow.io.extras import require
 from dataflow.io.storage import ENDPOINT_VARIABLES
 
 if TYPE_CHECKING:
@@ -323,14 +324,9 @@ def place_of(path: str, store: Any = None) -> FilePlace:
 
 
 def _bucket(scheme: str, bucket: str) -> ObjectStore:
-    try:
-        from obstore.store import GCSStore, S3Store  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise PipelineError(
-            f"writing to {scheme}:// needs obstore",
-            detail=str(error),
-            hint="pip install 'dataflow-model[object-stores]'",
-        ) from error
+    require("obstore", "object-stores", f"writing to {scheme}://")
+    from obstore.store import GCSStore, S3Store  # noqa: PLC0415 - an extra
+
     if scheme != "s3":
         return GCSStore(bucket)
     endpoint = next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)

@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from dataflow.distribution import install_command
 from dataflow.errors import PipelineError
 
 
@@ -18,5 +19,6 @@ def require(library: str, extra: str, name: str) -> None:
     """
     if find_spec(library) is None:
         raise PipelineError(
-            f"{name} needs {library}", hint=f"pip install 'dataflow-model[{extra}]'"
+            f"{name} needs {library}, which is not installed",
+            hint=f"{install_command(extra)}; workers need it too",
         )

@@ -29,6 +29,8 @@ from dataflow.errors import InputError
 SCHEMES = ("s3", "gs", "gcs")
 #: Where an S3 service of one's own is, in the words that other programs know; the first that is set.
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+#: The same for GCS, whose own clients know it; such a service asks for no credentials.
+GCS_ENDPOINT_VARIABLE = "STORAGE_EMULATOR_HOST"
 
 #: Each request to an object store costs a round trip, so it asks for so many bytes.
 _REMOTE_READ_BYTES = 4 << 20
@@ -136,12 +138,24 @@ class Storage:
 def _file_system(scheme: str, bucket: str) -> Any:
     """The object store of a bucket, with credentials as Arrow finds them."""
     if scheme != "s3":
-        return fs.GcsFileSystem(retry_time_limit=_RETRIED)
+        return _gcs(os.environ.get(GCS_ENDPOINT_VARIABLE))
     endpoint = next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)
     if endpoint is not None:
         return fs.S3FileSystem(endpoint_override=endpoint)
     # A bucket is answered for in its own region only.
     return fs.S3FileSystem(region=fs.resolve_s3_region(bucket))
+
+
+def _gcs(endpoint: str | None) -> Any:
+    if not endpoint:
+        return fs.GcsFileSystem(retry_time_limit=_RETRIED)
+    scheme, _, host = endpoint.rpartition("://")
+    return fs.GcsFileSystem(
+        anonymous=True,
+        scheme=scheme or "http",
+        endpoint_override=host,
+        retry_time_limit=_RETRIED,
+    )
 
 
 def _local(pattern: str) -> list[str]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import attrs
 
+from dataflow.io.extras import require
 from dataflow.io.message_streams.values import encoder_of
-from dataflow.io.nats_streams.client import NatsServer, check_installed
+from dataflow.io.nats_streams.client import NatsServer
 from dataflow.io.nats_streams.sink import NatsSink
 from dataflow.io.nats_streams.transform import URL
 from dataflow.io.sinks import Write
@@ -47,7 +48,7 @@ class WriteToNats(PTransform[PCollection[Any], None]):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         name = type(self).__name__
-        check_installed(name)
+        require("nats", "nats", name)
         self._encode = _MessageEncoder(subject, encoder_of(name, format))
         server = NatsServer(url=url, options=dict(options or {}))
         self._sink = NatsSink(stream=stream, server=server, lanes=lanes)

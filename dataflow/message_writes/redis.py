@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 
 from dataflow.errors import InputError, PipelineError
+from dataflow.io.extras import require
 from dataflow.io.message_streams.values import encoder_of
-from dataflow.io.redis_streams.client import RedisServer, check_installed
+from dataflow.io.redis_streams.client import RedisServer
 from dataflow.io.redis_streams.sink import RedisSink
 from dataflow.io.redis_streams.transform import URL, default_format
 from dataflow.io.sinks import Write
@@ -63,7 +64,7 @@ class WriteToRedis(PTransform[PCollection[Any], None]):
         fsync: bool = False,
     ) -> None:
         name = type(self).__name__
-        check_installed(name)
+        require("redis", "redis", name)
         if ids not in {"number", "clock"}:
             raise PipelineError(f"{name} was given ids={ids!r}", hint="give 'number' or 'clock'")
         encode = encoder_of(name, format or default_format(field))

@@ -20,6 +20,7 @@ from dataflow.files.places import place_of
 from dataflow.files.read_all import ReadAllFromFiles
 from dataflow.files.writes import WriteToFiles
 from dataflow.io.files import ReadFromFiles
+from dataflow.io.storage import Storage
 from dataflow.source import SourceReader, SplitStatus
 from dataflow.testing.source_contract import SourceContract
 
@@ -83,6 +84,11 @@ def put(folder: str, name: str, file: str, start: int, stop: int) -> str:
         [tuple(each[column] for column in file_format.columns) for each in made], [1] * len(made)
     )
     path = f"{file}{file_format.suffix}"
+    if folder.startswith("gs://"):
+        system, inner, _ = Storage()._located(f"{folder}/{path}")
+        with system.open_output_stream(inner, compression=None) as output:
+            output.write(content)
+        return f"{folder}/{path}"
     place = place_of(folder)
     place.put(f".dataflow/{path}", content)
     place.show(f".dataflow/{path}", path)
@@ -124,6 +130,12 @@ def test_a_watched_folder_is_read_once(
 @formats
 def test_a_watched_bucket_is_read_once(name: str, s3: Callable[[], str]) -> None:
     check_watched(f"s3://{s3()}/watched", name, [3, 0, 5, 1])
+
+
+@pytest.mark.slow
+@formats
+def test_a_watched_bucket_of_gcs_is_read_once(name: str, gcs: Callable[[], str]) -> None:
+    check_watched(f"gs://{gcs()}/watched", name, [3, 0, 5, 1])
 
 
 def test_a_reader_that_forgets_names_is_noticed(
@@ -178,6 +190,12 @@ def test_files_that_elements_name_are_read(name: str, tmp_path: Path) -> None:
 @formats
 def test_objects_that_elements_name_are_read(name: str, s3: Callable[[], str]) -> None:
     check_named(f"s3://{s3()}/named", name)
+
+
+@pytest.mark.slow
+@formats
+def test_objects_of_gcs_that_elements_name_are_read(name: str, gcs: Callable[[], str]) -> None:
+    check_named(f"gs://{gcs()}/named", name)
 
 
 class TestAvro(SourceContract):

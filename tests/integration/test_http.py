@@ -9,11 +9,12 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import urllib3
 
 import dataflow as df
@@ -178,6 +179,58 @@ def test_what_was_answered_is_there_once_and_the_rest_is_refused(
     reader.close()
     with pytest.raises(urllib3.exceptions.HTTPError):
         post(b"5")
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> dict[str, Path]:
+    """An authority of its own, and a certificate of this machine by it."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    found = {each: tmp_path / f"{each}.pem" for each in ("ca", "certificate", "private_key")}
+    authority.cert_pem.write_to_path(str(found["ca"]))
+    for pem in issued.cert_chain_pems:
+        pem.write_to_path(str(found["certificate"]), append=True)
+    issued.private_key_pem.write_to_path(str(found["private_key"]))
+    return found
+
+
+def test_requests_come_and_go_with_tls(tmp_path: Path, certificate: dict[str, Path]) -> None:
+    """From our sink to our receiver, who know each other by the certificate; nobody else is heard."""
+    port, authority = free_port(), certificate.pop("ca")
+    reader = reader_of(source_of(tmp_path / "spool", port=port, path="/in", **certificate))
+    until(lambda: reader.read(1) and reader._receiver)
+    with df.Pipeline() as p:
+        url = f"https://localhost:{port}/in"
+        elements(p) | df.WriteToHttp(url, delivery="at-least-once", ca_file=str(authority))
+    batch = reader.read(100)
+    assert batch.values == [{"n": number} for number in range(20)]
+    with urllib3.PoolManager(retries=False) as stranger:
+        with pytest.raises(urllib3.exceptions.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+            stranger.request("POST", url, body=b"1")
+        with pytest.raises(urllib3.exceptions.ProtocolError):
+            stranger.request("POST", f"http://localhost:{port}/in", body=b"1")
+    # Clients that connect and say nothing keep nobody else waiting: the server would give each of them ten seconds.
+    with (
+        ExitStack() as silent,
+        urllib3.PoolManager(ca_certs=str(authority), retries=False, timeout=60) as friend,
+    ):
+        for _ in range(8):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert friend.request("POST", url, body=b"7").status == 200
+    assert reader.read(100).values == [7]
+    reader.close()
+
+
+def test_a_certificate_that_is_none_is_an_error_when_the_pipeline_is_built(
+    tmp_path: Path, certificate: dict[str, Path]
+) -> None:
+    """Not a port that is asked for again and again."""
+    other = trustme.CA().issue_cert("localhost").private_key_pem
+    other.write_to_path(str(tmp_path / "other.pem"))
+    for wrong in (tmp_path / "none.pem", certificate["ca"], tmp_path / "other.pem"):
+        files: Any = {"certificate": certificate["certificate"], "private_key": wrong}
+        with pytest.raises(InputError, match=r"(?s)cannot be received with TLS.*PEM files"):
+            df.Pipeline() | df.ReceiveHttp(tmp_path / "spool", port=free_port(), **files)
 
 
 def test_many_clients_are_answered_and_all_are_there(

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import dataflow as df
 from dataflow.distribution import NAME
+from dataflow.files.places import place_of
+from dataflow.io import extras
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -76,10 +79,40 @@ def test_what_is_missing_is_an_extra_that_exists() -> None:
     named = {
         extra
         for path in [*ROOT.glob("dataflow/**/*.py"), *ROOT.glob("runners/**/*.py")]
-        for extra in re.findall(r"install_command\(['\"](\w+)['\"]\)", path.read_text())
+        for extra in re.findall(
+            r"install_command\(['\"](\w+)['\"]\)|require\(\"\w+\", \"([\w-]+)\"", path.read_text()
+        )
+        for extra in filter(None, extra)
     }
-    assert {"java", "postgres", "sketches", "testing"} <= named
+    assert {"java", "postgres", "sketches", "testing", "kafka", "object-stores"} <= named
     assert named <= {*PROJECT["optional-dependencies"]}
+
+
+@pytest.mark.parametrize(
+    ("make", "extra"),
+    [
+        (lambda: df.ReadFromAvro("a.avro"), "avro"),
+        (lambda: df.WriteToAvro("a", columns={"n": int}), "avro"),
+        (lambda: df.ReadFromDelta("t"), "delta"),
+        (lambda: df.WriteToDelta("t", columns={"n": int}), "delta"),
+        (lambda: df.ReadFromIceberg("a.t", catalog={}), "iceberg"),
+        (lambda: df.WriteToIceberg("a.t", columns={"n": int}, catalog={}), "iceberg"),
+        (lambda: df.ReceiveHttp("spool"), "http"),
+        (lambda: df.WriteToHttp("http://a", delivery="at-least-once"), "http"),
+        (lambda: df.Pipeline() | df.ReadFromKafka("t", bootstrap_servers="a:1"), "kafka"),
+        (lambda: df.ReadFromNats("S"), "nats"),
+        (lambda: df.WriteToNats("S", subject="S.a"), "nats"),
+        (lambda: df.ReadFromRedis("s"), "redis"),
+        (lambda: df.WriteToRedis("s"), "redis"),
+        (lambda: place_of("s3://bucket/a"), "object-stores"),
+    ],
+)
+def test_a_connector_whose_library_is_missing_says_what_to_install(
+    make: Callable[[], object], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    with pytest.raises(df.PipelineError, match=re.escape(f'pip install "{NAME}[{extra}]"')):
+        make()
 
 
 def test_pages_name_extras_that_exist() -> None:

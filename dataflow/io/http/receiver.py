@@ -8,11 +8,14 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from dataflow.io.http.spool import Spool, SpoolFullError
+
+if TYPE_CHECKING:
+    from dataflow.io.http.tls import Tls
 
 _LOG = logging.getLogger(__name__)
 #: Requests that are answered at the same time, and connections that wait for their turn.
@@ -61,13 +64,14 @@ class Receiver:
         decode: raises `ValueError` where a body is malformed.
 
     Raises:
+        InputError: there is no TLS with this certificate.
         OSError: another process has the port.
     """
 
     def __init__(self, address: Address, spool: Spool, decode: Callable[[bytes], Any]) -> None:
-        from cheroot.ssl.builtin import BuiltinSSLAdapter  # noqa: PLC0415 - an extra
-        from cheroot.wsgi import Server  # noqa: PLC0415 - likewise
+        from cheroot.wsgi import Server  # noqa: PLC0415 - an extra
 
+        tls = tls_of(address)
         # Where the port is taken, the server would leave a socket behind each time that it is asked for.
         with socket.create_server((address.host, address.port), family=_family(address.host)):
             pass
@@ -82,8 +86,7 @@ class Receiver:
         )
         self._server.max_request_body_size = address.max_request_bytes
         self._server.max_request_header_size = _HEADERS_MAX_BYTES
-        if address.certificate is not None:
-            self._server.ssl_adapter = BuiltinSSLAdapter(address.certificate, address.private_key)
+        self._server.ssl_adapter = tls
         self._server.keep_alive_conn_limit = _QUEUE
         self._server.error_log = _logged  # type: ignore[method-assign, assignment]
         self._is_up = threading.Event()
@@ -168,6 +171,22 @@ class Receiver:
         if request.get("REQUEST_METHOD") != "POST":
             return "405 Method Not Allowed", [("Allow", "POST")]
         return None
+
+
+def tls_of(address: Address) -> Tls | None:
+    """What has the certificate of a server; None: it has none.
+
+    Args:
+        address: of the server.
+
+    Raises:
+        InputError: there is no TLS with the certificate and the key.
+    """
+    if address.certificate is None:
+        return None
+    from dataflow.io.http.tls import Tls  # noqa: PLC0415 - an extra
+
+    return Tls(address.certificate, address.private_key)
 
 
 def _family(host: str) -> int:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow.distribution import install_command
 from dataflow.errors import PipelineError, SinkRefusedError
+from dataflow.io.extras import require
 from dataflow.sink import Lane, Sink, SinkChange, SinkWriter
 from dataflow.table import ColumnType
 from windowing.errors import error_text
@@ -221,12 +221,9 @@ def check_url(name: str, url: object) -> None:
     Raises:
         PipelineError: there is none, or it is none.
     """
-    try:
-        from urllib3.util import parse_url  # noqa: PLC0415 - only such jobs need it
-    except ImportError as error:
-        raise PipelineError(
-            f"{name} needs the package urllib3", hint=install_command("http")
-        ) from error
+    require("urllib3", "http", name)
+    from urllib3.util import parse_url  # noqa: PLC0415 - only such jobs need it
+
     try:
         parsed = parse_url(url) if isinstance(url, str) else None
     except ValueError as error:

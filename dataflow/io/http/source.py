@@ -15,7 +15,7 @@ import attrs
 
 from dataflow.errors import InputError
 from dataflow.io.arrival import system_now_us
-from dataflow.io.http.receiver import Address, Receiver
+from dataflow.io.http.receiver import Address, Receiver, tls_of
 from dataflow.io.http.spool import Spool, SpooledRequest
 from dataflow.io.message_streams.reader import Message, MessageForm, MessageReader, Poll, steady_s
 from dataflow.source import Backlog, Source
@@ -63,12 +63,14 @@ class HttpSource(Source):
         return True
 
     def check(self) -> None:
-        """Check that there is a spool, or can be.
+        """Check that there is a spool, or can be, and that the certificate is one.
 
         Raises:
-            InputError: there is none.
+            InputError: there is none, or it is none.
         """
         self.spool().close()
+        if self.address is not None:
+            tls_of(self.address)
 
     def splits(self, desired: int) -> Sequence[tuple[str, int | None]]:
         """One: the id of the spool, and where it ends."""

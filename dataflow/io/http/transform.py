@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataflow.distribution import install_command
 from dataflow.errors import PipelineError
 from dataflow.io.create import Read
+from dataflow.io.extras import require
 from dataflow.io.http.receiver import Address
 from dataflow.io.http.source import HttpSource
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
@@ -39,8 +39,9 @@ class ReceiveHttp(OneOutput["Pipeline", Any]):
         format: of bodies: ``json``, ``text`` or ``bytes``.  A malformed one is answered with 400, and never an element.
         token: what requests must have in the header ``Authorization: Bearer``; else they are answered with 401.  None:
             anybody may send.
-        certificate: for TLS; a file.  None: without TLS.
-        private_key: of the certificate; a file.
+        certificate: for TLS; a file (PEM), with the certificates between it and a known authority behind it, if there
+            are any.  A new one is used when the worker starts anew.  None: without TLS.
+        private_key: of the certificate; a file (PEM) without a password.
         key_header: the header by which a request is known that a client sends again.  Without it each is another one.
         keep_keys: for how long keys are known.
         max_request_bytes: a larger body is answered with 413.
@@ -52,7 +53,8 @@ class ReceiveHttp(OneOutput["Pipeline", Any]):
         until: ``"now"``: nothing is received, and the input ends with what the spool has when the run begins.
 
     Raises:
-        InputError: the folder cannot have a spool: when the pipeline is built.  When it runs: it has another one than
+        InputError: the folder cannot have a spool, or there is no TLS with the certificate and its key: when the
+            pipeline is built.  When it runs: it has another one than
             the job has read, or requests are gone.
         PipelineError: an argument does not suit, or the package cheroot is not installed.
     """
@@ -78,7 +80,7 @@ class ReceiveHttp(OneOutput["Pipeline", Any]):
         until: str | None = None,
     ) -> None:
         name = type(self).__name__
-        _check_installed(name)
+        require("cheroot", "http", name)
         if (certificate is None) != (private_key is None):
             raise PipelineError(
                 f"{name} needs a certificate and its private key for TLS",
@@ -127,12 +129,3 @@ class ReceiveHttp(OneOutput["Pipeline", Any]):
         """Check the spool, and read it."""
         self._source.check()
         return pcoll | Read(self._source, max_ahead=self._max_ahead)
-
-
-def _check_installed(name: str) -> None:
-    try:
-        import cheroot.wsgi  # noqa: F401, PLC0415 - only such jobs need it
-    except ImportError as error:
-        raise PipelineError(
-            f"{name} needs the package cheroot", hint=install_command("http")
-        ) from error

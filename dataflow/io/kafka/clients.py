@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow.distribution import install_command
 from dataflow.errors import InputError, PipelineError
+from dataflow.io.extras import require
 from dataflow.times import in_words
 from windowing.timestamps import US_PER_SECOND
 
@@ -177,13 +177,8 @@ def library() -> Any:
     Raises:
         PipelineError: it is not installed.
     """
-    try:
-        return import_module("confluent_kafka")
-    except ImportError:
-        raise PipelineError(
-            "Kafka needs the library confluent-kafka, which is not installed",
-            hint=f"{install_command('kafka')}; workers need it too",
-        ) from None
+    require("confluent_kafka", "kafka", "Kafka")
+    return import_module("confluent_kafka")
 
 
 def kafka_error(error: BaseException) -> KafkaError | None:

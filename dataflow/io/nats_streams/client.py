@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow.distribution import install_command
-from dataflow.errors import PipelineError
-
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -73,23 +70,6 @@ def lost_errors() -> tuple[type[BaseException], ...]:
 
     # `TimeoutError` of asyncio and of futures are this one.
     return (Error, OSError, TimeoutError, LostAnswerError)
-
-
-def check_installed(name: str) -> None:
-    """Check that the client of NATS is installed.
-
-    Args:
-        name: of the transform that needs it.
-
-    Raises:
-        PipelineError: it is not.
-    """
-    try:
-        import nats  # noqa: F401, PLC0415 - only such jobs need it
-    except ImportError as error:
-        raise PipelineError(
-            f"{name} needs the package nats-py", hint=install_command("nats")
-        ) from error
 
 
 class LostAnswerError(Exception):

@@ -9,11 +9,12 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.io.create import Read
+from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.message_streams.arguments import disorder_us, is_until_now, skips_missing
 from dataflow.io.message_streams.reader import MessageForm
 from dataflow.io.message_streams.values import decoder_of
-from dataflow.io.nats_streams.client import NatsServer, check_installed
+from dataflow.io.nats_streams.client import NatsServer
 from dataflow.io.nats_streams.source import NatsSource, whole_message
 from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
@@ -72,7 +73,7 @@ class ReadFromNats(OneOutput["Pipeline", Any]):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         name = type(self).__name__
-        check_installed(name)
+        require("nats", "nats", name)
         self._max_ahead = max_ahead
         decode = whole_message if format == "message" else _BodyDecoder(decoder_of(name, format))
         self._source = NatsSource(

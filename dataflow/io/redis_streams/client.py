@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow.distribution import install_command
-from dataflow.errors import InputError, PipelineError
+from dataflow.errors import InputError
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -82,20 +81,3 @@ def lost_errors() -> tuple[type[BaseException], ...]:
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes long, and only such jobs need it
 
     return (RedisError, OSError)
-
-
-def check_installed(name: str) -> None:
-    """Check that the client of Redis is installed.
-
-    Args:
-        name: of the transform that needs it.
-
-    Raises:
-        PipelineError: it is not.
-    """
-    try:
-        import redis  # noqa: F401, PLC0415 - only such jobs need it
-    except ImportError as error:
-        raise PipelineError(
-            f"{name} needs the package redis", hint=install_command("redis")
-        ) from error

@@ -9,11 +9,12 @@ import attrs
 
 from dataflow.errors import PipelineError
 from dataflow.io.create import Read
+from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.message_streams.arguments import disorder_us, is_until_now, skips_missing
 from dataflow.io.message_streams.reader import MessageForm
 from dataflow.io.message_streams.values import decoder_of
-from dataflow.io.redis_streams.client import RedisServer, check_installed
+from dataflow.io.redis_streams.client import RedisServer
 from dataflow.io.redis_streams.source import RedisSource
 from dataflow.one_output import OneOutput
 from dataflow.pipeline import PCollection
@@ -68,7 +69,7 @@ class ReadFromRedis(OneOutput["Pipeline", Any]):
         missing: str = "error",
     ) -> None:
         name = type(self).__name__
-        check_installed(name)
+        require("redis", "redis", name)
         self._max_ahead = max_ahead
         streams = (stream,) if isinstance(stream, str) else tuple(stream)
         if not streams or len(set(streams)) < len(streams):
