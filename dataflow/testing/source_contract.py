@@ -47,6 +47,7 @@ class SourceContract:
     * A retraction is of a record that was handed over before, by the same split.
     * Whichever of its splits a job knows, `Source.discover` adds the others, each once, and the same when it is asked
       again; it removes none that is there.
+    * `Source.release` may be called again, and its splits can be read on where they were read to.
     * `SourceReader.committed` accepts each position that was given, at any time and again; `SourceReader.close` too.
 
     Example::

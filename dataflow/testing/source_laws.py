@@ -7,6 +7,7 @@ split are the same, each once.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from typing import Any, NoReturn
 
 import attrs
@@ -98,6 +99,18 @@ class SplitReading:
         Raises:
             BrokenRuleError: a rule is not kept.
         """
+        try:
+            self._read(schedule)
+        except BaseException:
+            # What is broken in the closing as well is not what was found first.
+            with suppress(Exception):
+                assert self._reader is not None
+                self._reader.close()
+            raise
+        self._close()
+        return SplitRecords(self._records, self._aside)
+
+    def _read(self, schedule: Sequence[ReadStep]) -> None:
         quiet = 0
         self._open()
         for number in range(READS_MAX):
@@ -111,8 +124,11 @@ class SplitReading:
                 break
         else:
             broken("a split of a bounded source must come to its end", f"not in {READS_MAX} reads")
-        self._close()
-        return SplitRecords(self._records, self._aside)
+
+    @property
+    def position(self) -> Any:
+        """Of the last batch."""
+        return self._positions[-1]
 
     def _step(self, step: ReadStep) -> SourceBatch:
         if step.reopens:
@@ -279,13 +295,15 @@ def check_splits(
     splits = list(source.splits(desired))
     if not splits:
         broken("a source must have at least one split", f"where {desired} are desired")
-    left = Counter[str]()
+    left, ends = Counter[str](), list[tuple[Any, Any]]()
     for split in splits:
         try:
             shipped = loads(dumps(split))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is no plain data
             broken("a split must be plain data that can be pickled", f"{split!r}: {error}")
-        plainly = reading(source, split).read()
+        first = reading(source, split)
+        plainly = first.read()
+        ends.append((split, first.position))
         by_schedule = reading(make_source(), shipped).read(schedule)
         if plainly != by_schedule:
             broken(
@@ -294,9 +312,30 @@ def check_splits(
             )
         for value, _, sign in plainly.records:
             left[value] += sign
+    _check_release(source, ends, is_static=is_static)
     if expected is not None and left != Counter(map(repr, expected)):
         wanted = Counter(map(repr, expected))
         broken(
             "the splits together must have each record once",
             f"divided into {len(splits)}; missing: {dict(wanted - left)}, too many: {dict(left - wanted)}",
         )
+
+
+def _check_release(source: Source, ends: Sequence[tuple[Any, Any]], *, is_static: bool) -> None:
+    """A source that has let go of what it held for its splits can be read on where they were read to."""
+    for _ in range(2):
+        try:
+            source.release()
+        except Exception as error:  # noqa: BLE001 - no error is allowed
+            broken("release must be idempotent", f"{type(error).__name__}: {error}")
+    if type(source).release is Source.release:
+        return
+    for split, position in ends:
+        try:
+            with closing(open_split(source, split, position)) as reader:
+                batch = reader.read(1)
+        except Exception as error:  # noqa: BLE001 - likewise
+            rule = "a split must be read on when its source was released"
+            broken(rule, f"{type(error).__name__}: {error}")
+        if batch.records and is_static:
+            broken("a split that was read to its end must have nothing more", f"{batch}")

@@ -19,10 +19,13 @@ from dataflow.files.formats import avro_schema
 from dataflow.files.places import place_of
 from dataflow.files.read_all import ReadAllFromFiles
 from dataflow.files.writes import WriteToFiles
+from dataflow.io import avro_files
+from dataflow.io.avro_files import _AvroReader
 from dataflow.io.files import ReadFromFiles
 from dataflow.io.storage import Storage
 from dataflow.source import SourceReader, SplitStatus
 from dataflow.testing.source_contract import SourceContract
+from dataflow.testing.source_laws import BrokenRuleError
 
 COLUMNS = {"n": int, "name": str}
 
@@ -203,6 +206,9 @@ class TestAvro(SourceContract):
 
     @pytest.fixture(autouse=True)
     def _files(self, tmp_path: Path) -> None:
+        self.fill(tmp_path)
+
+    def fill(self, tmp_path: Path) -> None:
         for start in (0, 60):
             with (tmp_path / f"{start}.avro").open("wb") as file:
                 fastavro.writer(
@@ -217,6 +223,23 @@ class TestAvro(SourceContract):
 
     def expected(self) -> list[Any]:
         return rows(0, 120)
+
+
+class _GoesOnAtTheBlock(_AvroReader):
+    """Whoever goes on within a block reads it again from its start."""
+
+    def __init__(self, source: Any, split: Any, position: tuple[int, int]) -> None:
+        super().__init__(source, split, (position[0], 0))
+
+
+def test_the_contract_rejects_a_reader_of_avro_that_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro_files, "_AvroReader", _GoesOnAtTheBlock)
+    contract = TestAvro()
+    contract.fill(tmp_path)
+    with pytest.raises(BrokenRuleError):
+        contract.test_it_goes_on_behind_any_record()
 
 
 def test_what_is_no_avro_file_is_refused(tmp_path: Path) -> None:

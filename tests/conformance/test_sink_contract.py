@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import attrs
 import psycopg
 import pytest
 
@@ -14,6 +15,7 @@ from dataflow.sink import Lane, SinkChange
 from dataflow.table import TableSpec
 from dataflow.testing.model_sink import ModelSink, ModelWriter, commit
 from dataflow.testing.sink_contract import SinkContract, SinkUnderTest
+from runners.sinks.postgres import PostgresWriter
 
 _NAMES = itertools.count()
 
@@ -176,3 +178,65 @@ class TestPostgresRowsThatReplaceEachOther(PostgresUnderTest):
 
     def test_what_is_retracted_is_gone(self) -> None:
         """Input that retracts has another form of this sink."""
+
+
+class _KeepsNoToken(PostgresWriter):
+    """Whoever was shut out writes on."""
+
+    def write(self, number: int, changes: Sequence[SinkChange]) -> None:
+        assert self._connection is not None
+        query = "SELECT token FROM dataflow_progress WHERE writer = %s"
+        row = self._connection.execute(query, [self._lane.writer]).fetchone()
+        assert row is not None
+        self._token = row[0]
+        super().write(number, changes)
+
+
+class _NumbersFirst(PostgresWriter):
+    """The number is there though the rows are not."""
+
+    def write(self, number: int, changes: Sequence[SinkChange]) -> None:
+        assert self._connection is not None
+        super().write(number, [])
+        query = "UPDATE dataflow_progress SET number = number - 1 WHERE writer = %s"
+        self._connection.execute(query, [self._lane.writer])
+        try:
+            super().write(number, changes)
+        except SinkError:
+            query = "UPDATE dataflow_progress SET number = number + 1 WHERE writer = %s"
+            self._connection.execute(query, [self._lane.writer])
+            raise
+
+
+class _FencesWithAnyToken(PostgresWriter):
+    """A token that is not higher than all before is taken."""
+
+    def fence(self, token: int) -> int:
+        try:
+            return super().fence(token)
+        except SinkFencedError:
+            self.close()
+            return super().fence(token + 1_000)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", [_KeepsNoToken, _NumbersFirst, _FencesWithAnyToken])
+def test_the_contract_rejects_writers_of_postgres_that_are_wrong(
+    kind: type[PostgresWriter], postgres_dsn: str
+) -> None:
+    class Broken(PostgresUnderTest):
+        dsn = postgres_dsn
+
+        def make(self) -> SinkUnderTest:
+            made = super().make()
+            assert isinstance(made.sink, PostgresTable)
+            run, sink = made.sink.stored.name, made.sink
+            return attrs.evolve(
+                made,
+                open_writer=lambda lane: kind(
+                    sink, Lane(writer=f"{run} {lane.writer}", number=lane.number, title=lane.title)
+                ),
+            )
+
+    with pytest.raises((AssertionError, SinkError)):
+        Broken().check_all()

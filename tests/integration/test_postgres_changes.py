@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import attrs
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -12,12 +13,13 @@ from psycopg.conninfo import make_conninfo
 import dataflow as df
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.postgres_reads import changes
-from dataflow.io.postgres_reads.changes import ChangesSource
+from dataflow.io.postgres_reads.changes import ChangesReader, ChangesSource
 from dataflow.io.postgres_reads.positions import SlotPosition
 from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.slot import lsn_of
 from dataflow.source import Source, SourceBatch, SourceReader
 from dataflow.testing.source_contract import SourceContract
+from dataflow.testing.source_laws import BrokenRuleError
 from tests.changing_postgres import ChangingPostgres, changing_postgres, drop_slot
 from tests.effort import by_profile
 from tests.waiting import until
@@ -181,6 +183,9 @@ class TestChanges(_Contract):
 
     @pytest.fixture(autouse=True)
     def _with_changes(self, _in_database: None) -> None:
+        self.change()
+
+    def change(self) -> None:
         run(self.dsn, "DELETE FROM t")
         copying = Following(source_of(self.dsn))
         self.position = copying.read().position
@@ -200,6 +205,37 @@ class TestChanges(_Contract):
 
     def expected(self) -> Iterable[Any]:
         return rows_of(self.dsn)
+
+
+class _CopiesAnew(ChangesReader):
+    """Whoever goes on within the copy begins it again."""
+
+    def __init__(self, source: ChangesSource, position: Any) -> None:
+        is_copied = position is not None and SlotPosition.of(position).is_copied
+        super().__init__(source, position if is_copied else None)
+
+
+class _SkipsAChange(ChangesReader):
+    """Whoever goes on within a transaction misses the next change."""
+
+    def __init__(self, source: ChangesSource, position: Any) -> None:
+        super().__init__(source, position)
+        if self._position is not None and self._position.is_copied and self._position.index:
+            self._position = attrs.evolve(self._position, index=self._position.index + 1)
+
+
+@pytest.mark.parametrize("kind", [_CopiesAnew, _SkipsAChange])
+def test_the_contract_rejects_a_reader_that_is_wrong(
+    kind: type[ChangesReader], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "ChangesReader", kind)
+    make_table(dsn)
+    contract = TestCopy() if kind is _CopiesAnew else TestChanges()
+    contract.dsn, contract.slots = dsn, []
+    if isinstance(contract, TestChanges):
+        contract.change()
+    with pytest.raises(BrokenRuleError):
+        contract.test_it_goes_on_behind_any_record()
 
 
 def rows_of(dsn: str) -> list[dict[str, Any]]:

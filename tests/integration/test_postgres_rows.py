@@ -21,6 +21,7 @@ from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.table_rows import RowsReader, RowsSource
 from dataflow.source import Source, SourceReader, SplitStatus
 from dataflow.testing.source_contract import SourceContract
+from dataflow.testing.source_laws import BrokenRuleError
 from runners.direct import DirectRunner
 from tests.effort import by_profile
 
@@ -127,6 +128,21 @@ class TestQuery(_Contract):
 
     def expected(self) -> Iterable[Any]:
         return [{"n": row["n"], "at": row["at"]} for row in expected_rows() if row["n"] < 100]
+
+
+class _GoesOnOneTooFar(RowsReader):
+    def __init__(self, source: RowsSource, split: Any, position: int) -> None:
+        super().__init__(source, split, position + (position > 0))
+
+
+def test_the_contract_rejects_a_reader_that_goes_on_one_too_far(
+    numbers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_rows, "RowsReader", _GoesOnOneTooFar)
+    contract = TestTable()
+    contract.dsn = numbers
+    with pytest.raises(BrokenRuleError):
+        contract.test_it_goes_on_behind_any_record()
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,11 @@ import dataflow as df
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.memory import MemorySource
 from dataflow.source import Source
+from dataflow.spark import data_sources
+from dataflow.spark.data_sources import _PartitionReader
 from dataflow.spark.offered import Offsets
 from dataflow.testing.source_contract import SourceContract
+from dataflow.testing.source_laws import BrokenRuleError
 from runners.spark.session import spark_context
 from tests.effort import by_profile
 from tests.waiting import until
@@ -65,6 +68,20 @@ class TestDataSourceContract(SourceContract):
 
     def expected(self) -> list[Any]:
         return [{"name": f"n{number}", "number": number} for number in range(10)]
+
+
+class _GoesOnOneTooFar(_PartitionReader):
+    def __init__(self, source: Any, split: bytes, position: int) -> None:
+        super().__init__(source, split, position)
+        next(self._rows if position else iter(()), None)
+
+
+def test_the_contract_rejects_a_reader_that_goes_on_one_too_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(data_sources, "_PartitionReader", _GoesOnOneTooFar)
+    with pytest.raises(BrokenRuleError):
+        TestDataSourceContract().test_it_goes_on_behind_any_record()
 
 
 def test_rows_are_typed_and_have_event_times() -> None:

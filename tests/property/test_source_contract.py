@@ -475,6 +475,15 @@ def fails_again(self: Any, position: Any) -> None:
 
 
 #: Rule, and what is changed of reader and source.
+def takes_all_with_it(self: Any) -> None:
+    """What was there for its readers is gone."""
+
+    def refuse(*_: Any, fence: int) -> SourceReader:
+        raise LookupError("it was released")
+
+    object.__setattr__(self, "open", refuse)
+
+
 BROKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("the same records in the same order", {"read": skipping}, {}),
     ("the same records in the same order|equal record", {"read": repeating}, {}),
@@ -501,6 +510,8 @@ BROKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("each record once", {}, {"splits": lambda *_: [(0, 4)]}),
     ("each record once", {}, {"splits": lambda *_: [(0, 6), (3, 4)]}),
     ("close must be idempotent", {"close": fails_twice}, {}),
+    ("release must be idempotent", {}, {"release": fails_twice}),
+    ("when its source was released", {}, {"release": takes_all_with_it}),
     ("committed must accept", {"committed": fails_again}, {}),
     ("return a SourceBatch", {"read": lambda *_: None}, {}),
     ("be text, or None", {}, {"input_name": 5}),
