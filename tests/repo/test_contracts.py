@@ -138,14 +138,15 @@ def shipped(base: type) -> set[str]:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)
 
-    def below(kind: type) -> Iterator[type]:
+    def below(kind: Any) -> Iterator[type]:
         for each in kind.__subclasses__():
             yield each
             yield from below(each)
 
+    kinds: list[type] = list(below(base))
     return {
         each.__name__
-        for each in below(base)
+        for each in kinds
         if each.__module__.startswith(("dataflow.", "runners.sinks."))
         and not inspect.isabstract(each)
         and not each.__name__.startswith("_")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow.errors import InputError
 from dataflow.io.postgres_reads.values import SESSION_SETTINGS
+from dataflow.postgres_links import NOTICED
 from dataflow.postgres_logins import is_login_refused
 
 if TYPE_CHECKING:
@@ -91,14 +92,13 @@ def conninfo_of(dsn: str, *, is_replication: bool = False) -> str:
         ) from None
     settings = {**SESSION_SETTINGS, **_WITHOUT_TIMEOUTS}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    more: dict[str, Any] = {"replication": "database"} if is_replication else {}
-    return make_conninfo(
-        dsn,
-        options=f"{given.get('options') or ''} {options}".strip(),
-        client_encoding="UTF8",
-        application_name="dataflow",
-        **more,
-    )
+    ours: dict[str, Any] = {
+        "options": f"{given.get('options') or ''} {options}".strip(),
+        "client_encoding": "UTF8",
+        "application_name": "dataflow",
+        **({"replication": "database"} if is_replication else {}),
+    }
+    return make_conninfo("", **{**NOTICED, **given, **ours})
 
 
 def raw_rows(connection: psycopg.Connection[Any], query: str) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from dataflow.postgres_links import NOTICED
 from dataflow.postgres_logins import is_login_refused
 from runners.errors import StoreError, StoreUnreachableError
 from runners.millwheel.store.postgres.arrays import register_arrays
@@ -23,17 +24,8 @@ _BACKOFF_FIRST_S = 0.1
 #: Bounds how long a server that is there again goes unnoticed.
 _BACKOFF_MAX_S = 0.5
 
-#: What a DSN may override.  A half-open connection is noticed within about half a minute; without
-#: these settings, TCP waits for hours.
-_DEFAULTS: dict[str, Any] = {
-    "application_name": "dataflow",
-    "connect_timeout": 5,  # seconds, for one attempt
-    "keepalives": 1,
-    "keepalives_idle": 10,  # seconds
-    "keepalives_interval": 5,  # seconds
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,  # milliseconds
-}
+#: What a DSN may override.
+_DEFAULTS: dict[str, Any] = {"application_name": "dataflow", **NOTICED}
 
 
 def describe(dsn: str) -> str:
