@@ -12,11 +12,13 @@ from psycopg.conninfo import make_conninfo
 
 import dataflow as df
 from runners.direct import DirectRunner
+from runners.embedded.postgres import release_embedded_postgres
 from runners.embedded.temporary import temporary_home
 from runners.streaming import StreamingRunner
 from runners.streaming.job_thread import StreamingJob
 from tests.fault_harness import FaultServer, Watch, prepare_database
 from tests.fault_job import ANSWER_TABLES, gate_at, pipeline
+from tests.full_disks import mounted_disk
 from tests.pane_laws import (
     check_corrections,
     check_panes_are_those_of,
@@ -34,6 +36,14 @@ def fault_server() -> Iterator[FaultServer]:
     """A server that nobody else uses."""
     with temporary_home() as home:
         yield FaultServer(home)
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A disk that is soon full."""
+    with mounted_disk() as disk:
+        yield disk
+        release_embedded_postgres(disk)
 
 
 @pytest.fixture

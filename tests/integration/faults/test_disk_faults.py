@@ -1,41 +1,21 @@
 """The disk of Postgres is full for a while: first tables cannot grow, then the log cannot, and the server is gone."""
 
 import contextlib
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from runners.embedded.postgres import release_embedded_postgres
 from tests.fault_harness import FaultServer, Watch, prepare_database, within
+from tests.full_disks import full
 from tests.integration.faults.conftest import FaultJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.faults]
 
-DISK = "160m"
 #: With a worker that dies at each refused commit, Spark and the driver would have given the job up by then.
 FULL_S = 23.0
 RECOVERY_S = 10.0
-
-
-@pytest.fixture
-def small_disk() -> Iterator[Path]:
-    """A tmpfs of its own; a skip where the machine mounts none for us."""
-    directory = Path(tempfile.mkdtemp(prefix="dataflow-pg-"))
-    options = ["-t", "tmpfs", "-o", f"size={DISK},mode=700", "tmpfs", str(directory)]
-    mounted = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        directory.rmdir()
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    yield directory
-    release_embedded_postgres(directory)
-    subprocess.run(["umount", str(directory)], check=True)
-    shutil.rmtree(directory)
 
 
 @pytest.fixture
@@ -48,17 +28,6 @@ def small_server(small_disk: Path) -> FaultServer:
         connection.execute("SELECT pg_reload_conf()")
     prepare_database(server.dsn)
     return server
-
-
-@contextlib.contextmanager
-def full(disk: Path) -> Iterator[None]:
-    """Fill the disk, so that no space is left."""
-    filler = disk / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as output:
-        while True:
-            output.write(bytes(4096))
-    yield
-    filler.unlink()
 
 
 def exhaust_log(dsn: str) -> None:

@@ -1,0 +1,188 @@
+"""The disk of a connector's server, or of its files, is full for a while: nothing is lost, nothing is there twice."""
+
+import random
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psycopg
+import pytest
+import urllib3
+
+import dataflow as df
+from dataflow.io.nats_streams.client import NatsServer
+from dataflow.testing.sink_contract import SinkUnderTest
+from runners.embedded.temporary import FOLLOWED, postgres_with
+from tests.changing_postgres import ChangingPostgres
+from tests.conformance.test_file_sinks import TestJsonLines as JsonLinesUnderTest
+from tests.conformance.test_lake_sinks import DeltaUnderTest, IcebergUnderTest
+from tests.conformance.test_sink_contract import PostgresUnderTest
+from tests.delivering import deliver
+from tests.fault_harness import FaultServer
+from tests.full_disks import fill, free, full
+from tests.integration.test_http import free_port
+from tests.integration.test_nats import NatsSinkUnderTest
+from tests.integration.test_postgres_changes import make_table, run, source_of
+from tests.integration.test_redis import RedisSinkUnderTest
+from tests.stream_servers import NatsTestServer, RedisTestServer, StreamServer
+from tests.waiting import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.postgres]
+
+#: Of a value: more than is left in pages, segments and buffers that were there before.
+LARGE = 900_000
+_TEXTS = random.Random(1)
+
+
+def large_texts(count: int = 10) -> list[str]:
+    """Texts that cannot be packed."""
+    return [_TEXTS.randbytes(LARGE // 2).hex() for _ in range(count)]
+
+
+def check_full(
+    under_test: SinkUnderTest, disk: Path, heal: Callable[[], None] = lambda: None
+) -> None:
+    def healed() -> None:
+        free(disk)
+        heal()
+
+    assert deliver(under_test, lambda: fill(disk), healed) > 0, "the disk was not full"
+
+
+def test_another_postgres(small_disk: Path) -> None:
+    server = FaultServer(small_disk)
+    contract = PostgresUnderTest()
+    contract.dsn, contract.key, contract.changelog = server.dsn, (), "sign"
+    values = [(text, datetime(2026, 1, 1, tzinfo=UTC), n) for n, text in enumerate(large_texts())]
+    check_full(attrs.evolve(contract.make(), values=values), small_disk, server.start)
+
+
+def server_on(disk: Path, kind: type[Any]) -> Any:
+    server = kind(disk)
+    server.start()
+    return server
+
+
+def started_again(server: StreamServer) -> Callable[[], None]:
+    """Who was ended by the full disk is started again, as by systemd."""
+
+    def heal() -> None:
+        assert server._process is not None
+        with suppress(Exception):
+            server._process.wait(2)
+        print(f"{type(server).__name__} had ended: {server._process.poll()}")
+        if server._process.poll() is not None:
+            server.start()
+
+    return heal
+
+
+def test_nats(small_disk: Path) -> None:
+    server = server_on(small_disk, NatsTestServer)
+    try:
+        contract = NatsSinkUnderTest()
+        with closing(NatsServer(url=server.url).connect()) as client:
+            contract.url, contract.client = server.url, client
+            under_test = contract.make()
+            subject = under_test.values[0][0]
+            values = [(subject, text.encode()) for text in large_texts()]
+            check_full(attrs.evolve(under_test, values=values), small_disk, started_again(server))
+    finally:
+        server.kill()
+
+
+def test_redis(small_disk: Path) -> None:
+    server = server_on(small_disk, RedisTestServer)
+    try:
+        # Without it the server answers before its disk has anything, and refuses what comes next.
+        contract = RedisSinkUnderTest()
+        contract.url, contract.fsync = server.url, True
+        values = [("", [b"n", text.encode()]) for text in large_texts()]
+        check_full(attrs.evolve(contract.make(), values=values), small_disk, started_again(server))
+    finally:
+        server.kill()
+
+
+def test_files(small_disk: Path) -> None:
+    contract = JsonLinesUnderTest()
+    contract.folder = lambda: str(small_disk / "files")
+    values = [(f'{{"text": "{text}"}}'.encode(),) for text in large_texts()]
+    contract.values = values
+    check_full(contract.make(), small_disk)
+
+
+@pytest.mark.parametrize("kind", [DeltaUnderTest, IcebergUnderTest])
+def test_lakes(small_disk: Path, kind: type[Any]) -> None:
+    contract = kind()
+    contract.folder = small_disk
+    contract.uri = lambda: str(small_disk / "table")
+    under_test = contract.make()
+    values = [(text, *row[1:]) for text, row in zip(large_texts(), under_test.values, strict=False)]
+    check_full(attrs.evolve(under_test, values=values), small_disk)
+
+
+def test_requests_of_http_are_sent_back(small_disk: Path) -> None:
+    """With 503, as long as they cannot be kept; and what was answered is there."""
+    port = free_port()
+    source = df.ReceiveHttp(small_disk / "spool", port=port, format="bytes")._source
+    (split,) = source.splits(1)
+    reader = source.open(split, None, fence=1)
+    until(lambda: reader.read(1) and reader._receiver)
+    bodies, taken = [text.encode() for text in large_texts(8)], list[bytes]()
+    with urllib3.PoolManager(retries=False) as pool:
+
+        def post(body: bytes) -> int:
+            status = pool.request("POST", f"http://127.0.0.1:{port}/", body=body).status
+            taken.extend([body] * (status == 200))
+            return status
+
+        assert [post(each) for each in bodies[:2]] == [200, 200]
+        with full(small_disk):
+            assert [post(each) for each in bodies[2:5]] == [503] * 3
+        assert [post(each) for each in bodies[2:]] == [200] * 6
+    found: list[bytes] = []
+    while batch := reader.read(3).values:
+        found += batch
+    reader.close()
+    assert found == taken == bodies
+
+
+def test_changes_of_a_postgres(small_disk: Path) -> None:
+    """Its users cannot write for a while, and then it is gone; whoever follows its changes has what was committed."""
+    server = ChangingPostgres(postgres_with(FOLLOWED, small_disk), small_disk)
+    with server.database() as dsn:
+        make_table(dsn)
+        run(dsn, "DELETE FROM t")
+        source = source_of(dsn)
+        reader = source.open(source.splits(1)[0], None, fence=1)
+        found: list[str] = []
+
+        def read() -> int:
+            found.extend(row["name"] for row in reader.read(10).values)
+            return len(found)
+
+        until(lambda: not read() and reader._position and reader._position.is_copied)
+        kept: list[str] = []
+
+        def insert(text: str) -> None:
+            run(dsn, f"INSERT INTO t VALUES ('{text}', now(), 1)")
+            kept.append(text)
+
+        insert("before")
+        until(lambda: read() == 1)
+
+        def exhaust() -> None:
+            for number, text in enumerate(large_texts(100)):
+                run(dsn, f"CREATE TABLE t{number} AS SELECT '{text}' AS large")
+                read()
+
+        with full(small_disk), pytest.raises(psycopg.OperationalError):
+            exhaust()
+        server.crash()
+        insert("after")
+        until(lambda: read() == 2)
+        reader.close()
+        assert found == kept
