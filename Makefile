@@ -70,7 +70,7 @@ test: static ## Everything but the faults, also with real Spark and Postgres; ab
 	@$(if $(K),$(BIN)/pytest -q -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
 
 # Against the clock, so on a machine with nothing else to do.
-faults: setup ## Kill, stop and starve real workers, drivers and Postgres; five minutes
+faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and the servers of connectors; ten minutes
 	@tools/fault_setup.sh
 	@$(BIN)/pytest -q -m faults $(if $(K),-k "$(K)") tests/integration/faults
 

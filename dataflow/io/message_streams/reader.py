@@ -4,7 +4,8 @@ A subclass asks the server for the messages behind a position; here they become 
 aside, and here is the watermark:
 
 * Without ``event_time`` a message happened when the server took it.  Where the server says that nothing is left, the
-  watermark follows its clock, as whatever comes then has a later time: so it never sticks.
+  watermark follows its clock, as whatever comes then has a later time: so it never sticks.  A message that the server
+  took when its clock had been set back is at the watermark, as it came no earlier.
 * With ``event_time`` the watermark is behind the newest message; where nothing is left, the split is idle.
 
 A server that is away is asked again, after a pause; meanwhile there is nothing to read.
@@ -191,8 +192,10 @@ class MessageReader(SourceReader):
                 kept.append(message)
         event_time = self._form.event_time
         if event_time is None:
-            no_time = None if self._form.has_server_times else MIN_TIMESTAMP_US
-            return values, [m.time_us if no_time is None else no_time for m in kept], aside
+            if not self._form.has_server_times:
+                return values, [MIN_TIMESTAMP_US] * len(kept), aside
+            # Where the server's clock was set back, what comes now is not earlier than what was said of it.
+            return values, [max(m.time_us, self._watermark_us) for m in kept], aside
         try:
             return values, list(event_times_us(self._form.name, event_time, values)), aside
         except Exception:  # noqa: BLE001 - which record it is, and in which words, is found one by one
