@@ -96,7 +96,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--names", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cache", type=Path, default=harness.cache_folder(), help="of environments")
+    parser.add_argument(
+        "--cache", type=Path, default=harness.cache_folder(), help="of environments"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "items.parquet")
