@@ -51,7 +51,7 @@ def deliver(
 
 
 def opened(under_test: SinkUnderTest, lane: Lane, token: int) -> tuple[SinkWriter, int]:
-    """A writer that has fenced, with the number that it was told; tried again, with higher tokens, as relays do."""
+    """A writer that has fenced, with the number that it has; tried again, with higher tokens, as relays do."""
     found: list[tuple[SinkWriter, int]] = []
     tokens = iter(range(token, 1_000))
 

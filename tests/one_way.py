@@ -1,7 +1,7 @@
 """A network between a client and a server that loses everything that goes in one direction, and nothing in the other.
 
 The server is reached by an address in a network namespace of its own.  Frames are lost because they are sent to a
-hardware address that nobody has: neither side is told, and what is lost is sent again by TCP, as on a real network.
+hardware address that nobody has: neither side knows, and what is lost is sent again by TCP, as on a real network.
 """
 
 import itertools

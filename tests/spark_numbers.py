@@ -86,7 +86,7 @@ class _Partitioned(_Numbers, DataSourceStreamReader):
 
 
 class _Old(_Partitioned):
-    """As they were before 4.2: asked without knowing from where."""
+    """A reader as they were before 4.2: asked without knowing from where."""
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override] # noqa: N802 - Spark's name
         return {"number": _read(self.folder / "end")}

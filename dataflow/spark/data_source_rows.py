@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Elements:
+class ReadRows:
     """Rows as elements.
 
     Attributes:
@@ -79,7 +79,7 @@ class SparkRows(Source):
             else:
                 yield each
 
-    def elements(self, rows: Sequence[Any]) -> Elements:
+    def elements(self, rows: Sequence[Any]) -> ReadRows:
         """Rows as elements; one that is malformed, or has no event time, is set aside.
 
         Args:
@@ -87,11 +87,11 @@ class SparkRows(Source):
         """
         try:
             values = list(map(self._element, rows))
-            return Elements(values, event_times_us(self.title, self.event_time, values))
+            return ReadRows(values, event_times_us(self.title, self.event_time, values))
         except Exception:  # noqa: BLE001 - which row it is, and in which words, is found one by one
             return self._one_by_one(rows)
 
-    def _one_by_one(self, rows: Sequence[Any]) -> Elements:
+    def _one_by_one(self, rows: Sequence[Any]) -> ReadRows:
         values, times_us, aside = list[Any](), list[int](), list[SetAside]()
         for row in rows:
             try:
@@ -102,7 +102,7 @@ class SparkRows(Source):
             else:
                 values.append(value)
                 times_us.append(time_us)
-        return Elements(values, times_us, aside)
+        return ReadRows(values, times_us, aside)
 
     def _element(self, row: Any) -> Any:
         names = self.struct.names

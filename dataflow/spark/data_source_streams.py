@@ -1,9 +1,8 @@
 """SparkStreamSource: the stream reader of a Python data source of Spark, as an input without end.
 
 Spark plans a micro-batch by two offsets, and reads what is between them in partitions.  Here the two, the partitions
-that are left and the rows of the first that were read are the position.  So whoever goes on asks for the same
-partitions between the same offsets, as Spark does for a micro-batch that it repeats, and a reader is told to commit an
-offset when everything before it is durable.
+that are left and the rows of the first that were read are the position.  So whoever goes on reads the same partitions
+again, as Spark does when it repeats a micro-batch, and an offset is committed when everything before it is durable.
 """
 
 from __future__ import annotations

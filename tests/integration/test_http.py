@@ -195,7 +195,7 @@ def certificate(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_requests_come_and_go_with_tls(tmp_path: Path, certificate: dict[str, Path]) -> None:
-    """From our sink to our receiver, who know each other by the certificate; nobody else is heard."""
+    """From our sink to our receiver, who know each other by the certificate; nobody else gets through."""
     port, authority = free_port(), certificate.pop("ca")
     reader = reader_of(source_of(tmp_path / "spool", port=port, path="/in", **certificate))
     until(lambda: reader.read(1) and reader._receiver)

@@ -107,7 +107,7 @@ def test_what_is_missing_is_an_extra_that_exists() -> None:
         (lambda: place_of("s3://bucket/a"), "object-stores"),
     ],
 )
-def test_a_connector_whose_library_is_missing_says_what_to_install(
+def test_a_connector_without_its_library_names_the_extra(
     make: Callable[[], object], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda _: None)
