@@ -439,6 +439,8 @@ TTL = ""
 HOLD = "hold"
 #: The name, among the values of a window that merges, of the number of its pages, which no other one has.
 PAGES = ("pages",)
+#: The name of what a DoFn has emitted for a key and window, where that is kept (`DoFn.has_retractable_outputs`).
+EMITTED = ("emitted",)
 #: State of a version above 1 is kept by this word, its name and the version.
 VERSION = "version"
 

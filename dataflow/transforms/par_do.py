@@ -427,6 +427,12 @@ def _add(
             hint="emit from process; or put df.ToChangelog() before it; or, if that is a grouping, set its "
             "accumulation_mode to ACCUMULATING or DISCARDING",
         )
+    if isinstance(fn, DoFn) and fn.has_retractable_outputs:
+        raise PipelineError(
+            f"{here} has retractable outputs, and keeps no state",
+            detail=f"{type(fn).__name__} asks for no state and no timer: what it emits is retracted with its elements",
+            hint="leave has_retractable_outputs out",
+        )
     call = arguments.bound(fn.process if isinstance(fn, DoFn) else fn.function, here)
     requested_params(call, here)
     if isinstance(fn, CallableDoFn) and is_asking_for_state(call):
@@ -464,13 +470,35 @@ def _add_stateful(
             hint="set handles_retractions = True in the class, and ask for df.DoFn.SignParam; or put df.ToChangelog() "
             "before it; or, if that is a grouping, set its accumulation_mode to ACCUMULATING or DISCARDING",
         )
+    if fn.has_retractable_outputs:
+        _check_outputs_can_be_kept(fn, pcoll, here)
     dumps_code((fn, arguments), here)
     is_sorted = fn.requires_time_sorted_input
     if is_sorted is None:
         check_order(fn, pcoll, here, arguments)
         is_sorted = not pcoll.node.has_arrival_order
     operation = StatefulParDoOperation(fn, tags, skew_us, is_sorted, arguments)
-    return pipeline.add_operation(operation, [pcoll], strategy, tags=tags)
+    retracted_by = here if fn.has_retractable_outputs else None
+    return pipeline.add_operation(
+        operation, [pcoll], strategy, tags=tags, retracted_by=retracted_by
+    )
+
+
+def _check_outputs_can_be_kept(fn: DoFn, pcoll: PCollection[Any], here: str) -> None:
+    """Refuse a stateful DoFn whose outputs are to be retractable where they belong to no key or no window of its own."""
+    if isgeneratorfunction(fn.finish_bundle):
+        raise PipelineError(
+            f"{here} has retractable outputs, and emits from finish_bundle",
+            detail="what is made of a bundle belongs to no key, and could not be kept with the state of one",
+            hint="emit from process, or from a timer",
+        )
+    strategy = pcoll.node.strategy
+    if strategy.is_merging:
+        raise PipelineError(
+            f"{here} has retractable outputs, and keeps state in windows that merge",
+            detail=f"the windows are {strategy.window_fn!r}",
+            hint="group first: after df.GroupByKey() windows stay as they are; or leave has_retractable_outputs out",
+        )
 
 
 def _stateful_with_side_inputs(fn: DoFn, here: str) -> PipelineError:

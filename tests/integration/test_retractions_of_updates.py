@@ -48,6 +48,19 @@ def slowly(pair):
     return pair
 
 
+class Steps(df.DoFn):
+    # What it says depends on the order of arrival, and is in no state afterwards.
+
+    has_retractable_outputs = True
+    requires_time_sorted_input = False
+    SEEN = df.CombiningValueStateSpec("seen", sum)
+
+    def process(self, element, seen=df.DoFn.StateParam(SEEN)):
+        seen.add(element[1])
+        if seen.read() % 3 == 0:
+            yield element[0], seen.read()
+
+
 def written(rows, name, table):
     (
         rows
@@ -76,6 +89,8 @@ def version(p, names):
             found = found | f"slow {name}" >> df.Map(slowly)
         written(found, name, "tops" if name == "tops" else "scores")
         results.append(found)
+    if "tops" in names:
+        results.append(pairs | "steps" >> df.ParDo(Steps()))
     written(results | "flatten" >> df.Flatten() | "total" >> df.CombinePerKey(sum), "total", "totals")
     # Without "lows" nothing that comes to it can be retracted.
     mixed = [pairs, *results[1:2]] | "mix" >> df.Flatten()
@@ -136,7 +151,7 @@ def retracted_ranges(dsn: str) -> tuple[int, int]:
     marks = [
         decode_retraction_mark(row.position, job.version).is_end
         for range_id, row in job.ranges.items()
-        if range_id.computation in ("lows", "tops")
+        if range_id.computation in ("lows", "tops", "steps")
     ]
     return sum(marks), len(marks) - sum(marks)
 
@@ -202,6 +217,7 @@ def test_an_update_that_was_killed_in_the_middle_goes_on(module: Path, store_dsn
     plan = shell.run(*retract, "--plan")
     assert "lows: its panes are retracted from total, mixed, table scores, of up to" in plan
     assert "tops: its panes are retracted from total, of up to" in plan
+    assert "steps: its panes are retracted from total, of up to" in plan
     assert "table tops is dropped, with 12 rows" in plan
 
     slow = module.parent / SLOW
@@ -243,6 +259,6 @@ def test_a_job_that_runs_is_updated(module: Path, store_dsn: str, spark_master: 
     job.update(built(module, "second", DirectRunner()), retract_removed=True)
     row = stored(store_dsn)
     assert row is not None
-    assert (row.version, {"lows", "tops"} & {*row.computations}) == (3, set())
+    assert (row.version, {"lows", "tops", "steps"} & {*row.computations}) == (3, set())
     job.wait_until_finish()
     check_rows(job, module, store_dsn)

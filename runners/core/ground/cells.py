@@ -103,6 +103,11 @@ class EmittedPane:
             self.remembered = {}
         self.remembered.setdefault(label, []).append(outputs)
 
+    def to_retract(self) -> "EmittedPane":
+        """A copy to retract it with: what code has returned for it stays, for whoever is to retract it once more."""
+        remembered = {label: [*found] for label, found in (self.remembered or {}).items()}
+        return attrs.evolve(self, remembered=remembered or None)
+
     def recall(self, label: str) -> list[Any]:
         """Remove and return what was kept first for a transform; nothing if the transform has not seen the value."""
         kept = (self.remembered or {}).get(label)

@@ -126,9 +126,7 @@ class Panes:
             effects: receives what is retracted.
         """
         for each in state.emitted:
-            # What code has returned for it is kept for those that are still to retract it.
-            remembered = {label: [*found] for label, found in (each.remembered or {}).items()}
-            emitted = attrs.evolve(each, remembered=remembered or None)
+            emitted = each.to_retract()
             if self._accumulation.emits_changes:
                 _emit_part(effects, key, self._accumulation.result(each.value), emitted, -1)
             else:

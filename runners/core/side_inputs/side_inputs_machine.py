@@ -485,12 +485,7 @@ class _Step:
             places = tuple(enumerate(self._machine.side_windows(window)))
             views_of = lru_cache(partial(self._views_of, cell_id, places))
             for emitted, versions in _entries(entries):
-                # What code has returned for it is kept for whoever is still to retract it.
-                remembered = {
-                    label: [*found] for label, found in (emitted.remembered or {}).items()
-                }
-                again = attrs.evolve(emitted, remembered=remembered or None)
-                self._emit_kept(again, views_of(versions), -1)
+                self._emit_kept(emitted.to_retract(), views_of(versions), -1)
 
     def convert(self, cell_id: CellId) -> None:
         """Have a shard as it is where elements are never retracted."""

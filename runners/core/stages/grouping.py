@@ -41,7 +41,7 @@ from runners.core.ground.key_codec import KeyCodec
 from runners.core.ground.lineage import FiringCause
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
-from runners.core.partials.folding import Accumulation, combiners_of
+from runners.core.partials.folding import Accumulation, combiners_of, is_remembered
 from runners.core.partials.partial import Partial
 from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
 from runners.core.stages.entries import Noted
@@ -125,7 +125,7 @@ class GroupingStage:
             parts = divided(plan.graph, stage, edges, ends)
             both = attrs.evolve(plan, graph=parts.graph)
             self.executor = StageExecutor(both, parts.going_on, tries=tries)
-            if parts.retired is not None and not isinstance(self.machine, StatefulDoFnMachine):
+            if parts.retired is not None and _keeps_what_it_emits(self.machine):
                 self._retired = StageExecutor(both, parts.retired, tries=tries)
             if stage.name in plan.retirement.converted:
                 self._plain_input = self.machine.plain_input
@@ -338,7 +338,6 @@ class GroupingStage:
         retracted: Iterable[CellId],
         clocks: StageClocks,
     ) -> Step:
-        assert not isinstance(self.machine, StatefulDoFnMachine)
         with self._naming_failures(), RunningAs(self.root.label):
             effects = self.machine.retract_standing(cells, retracted, clocks)
         outputs = raising_unread(lambda: retired.process(effects.bundle(), clocks))
@@ -424,5 +423,12 @@ def _machine(
         pcollection.strategy,
         is_time_sorted=is_time_sorted,
         is_retracted=pcollection.retracted_by is not None,
+        is_remembered=is_remembered(plan.graph, stage.root),
         tries=tries,
     )
+
+
+def _keeps_what_it_emits(
+    machine: GroupAlsoByWindow | StatefulDoFnMachine | SideInputsMachine,
+) -> bool:
+    return not isinstance(machine, StatefulDoFnMachine) or machine.keeps_outputs

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from dataflow.paged_state import JoinedBag, Paged, SizeWatch
-from dataflow.user_state import HOLD, PAGES, SetTimer, TimerName
+from dataflow.user_state import EMITTED, HOLD, PAGES, SetTimer, TimerName
 from runners.core.ground.timers import TimerQueue
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.cell_pages import CellPages
@@ -150,6 +150,11 @@ class KeyedState:
             if name[0] == HOLD and type(name) is tuple
         ]
         return min(holds_us) if holds_us else None
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is anything of the user's code, beside what it has emitted."""
+        return len(self.values) > (EMITTED in self.values)
 
     @property
     def is_empty(self) -> bool:

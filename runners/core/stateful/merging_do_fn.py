@@ -237,7 +237,7 @@ class _MergingStep(_Step):
                 del cell.windows[each]
             cell.windows[window] = state
         hold_us = min((each for each in before_us if each is not None), default=None)
-        self._emit(outputs, timestamp_us, window, pane, hold_us)
+        self._emit(state, outputs, timestamp_us, window, pane, hold_us)
 
     def _home(
         self, windows: Collection[Window], assigned: Window

@@ -11,6 +11,7 @@ atomically.
 * A timer that is due fires before the next element is processed.
 * An expired window keeps nothing: timers that are still set fire a last time, then the cell is deleted.  It does not
   expire before a timer that keeps it has fired, and then that timer has fired by the clock.
+* Where outputs are retractable a cell has what was emitted for it, each output once (ADR 0086).
 
 **In time order** an element waits in its cell until the watermark has passed it.  The elements that have waited are
 then replayed: the *watermark of the cell* moves from element to element, and at each, due timers fire before and after
@@ -29,13 +30,22 @@ import attrs
 from dataflow.do_fn import TaggedOutput, TimestampedValue
 from dataflow.errors import PipelineError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
-from dataflow.paged_state import FEW, JoinedBag, Paged, SizeWatch
+from dataflow.paged_state import FEW, JoinedBag, Paged, PagedBag, SizeWatch
 from dataflow.serialization import dumps
 from dataflow.state_handles import handle_of, paged_kinds
 from dataflow.stateful import stateful_signature
 from dataflow.typed_keys import emitted_key
-from dataflow.user_state import HOLD, PAGES, TTL, TimerFamilySpec, TimerName
-from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement, Page, TimerId
+from dataflow.user_state import EMITTED, HOLD, PAGES, TTL, TimerFamilySpec, TimerName
+from runners.core.ground.cells import (
+    CellId,
+    Effects,
+    EmittedPane,
+    LateArrival,
+    LateElement,
+    Page,
+    PageId,
+    TimerId,
+)
 from runners.core.ground.element_text import shown
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
@@ -66,6 +76,7 @@ class StatefulDoFnMachine:
         strategy: the windows of its input.
         is_time_sorted: whether elements are put in time order even if the DoFn does not ask for it.
         is_retracted: whether the input may be retracted.
+        is_remembered: whether code behind it keeps what it returned for each output, to retract it later.
         tries: how often user code is tried on an element or timer before that becomes a dead letter; each call then
             costs a copy of the cell's state.  None: the first failure is raised.
     """
@@ -77,6 +88,7 @@ class StatefulDoFnMachine:
         *,
         is_time_sorted: bool = False,
         is_retracted: bool = False,
+        is_remembered: bool = False,
         tries: int | None = None,
     ) -> None:
         assert isinstance(node.operation, StatefulParDo)
@@ -89,6 +101,9 @@ class StatefulDoFnMachine:
         self.is_retracted = is_retracted
         #: Leads over cells whose input will not be retracted any more; None: it never was.
         self.plain_input = PlainElements() if is_retracted else None
+        #: Whether what is emitted is kept until the window expires.
+        self.keeps_outputs = fn.has_retractable_outputs
+        self.is_remembered = self.keeps_outputs and is_remembered
         self._can_hold = signature.can_hold
         self.invoker = StatefulInvoker(node, fn, signature, tries=tries)
         #: How large a page is; None: nothing is put into pages.
@@ -106,6 +121,8 @@ class StatefulDoFnMachine:
         """
         self.page_bytes, self.need_pages = page_bytes, need_pages
         self.paged_kinds = paged_kinds(self.states.values())
+        if self.keeps_outputs:
+            self.paged_kinds[EMITTED] = PagedBag
 
     @property
     def is_merging(self) -> bool:
@@ -168,6 +185,28 @@ class StatefulDoFnMachine:
         step = self._step(cells, clocks)
         step.fire(due)
         return step.finish()
+
+    def retract_standing(
+        self, cells: Cells, retracted: Iterable[CellId], clocks: Clocks
+    ) -> Effects:
+        """Retract what was emitted for some cells and is kept; they keep on keeping it.
+
+        Args:
+            cells: of the DoFn; not changed.
+            retracted: the cells.
+            clocks: the clocks.
+        """
+        del clocks
+        effects = Effects()
+        for cell_id in retracted:
+            cell = cells.get(cell_id)
+            if not isinstance(cell, KeyedState):
+                continue
+            if cell.pages is not None:
+                cell.pages.begin(cell_id, cells, self.need_pages)
+            for emitted in cell.values.get(EMITTED, ()):
+                effects.emit_retractable(emitted.to_retract(), -1)
+        return effects
 
     def _step(self, cells: Cells, clocks: Clocks) -> "_Step":
         return _Step(self, cells, clocks)
@@ -282,13 +321,25 @@ class _Step:
 
     def _end_bundle(self) -> Effects:
         outputs, self._effects.dead = self._machine.invoker.finish_bundle()
+        if outputs and self._machine.keeps_outputs:
+            raise TransformError(
+                f"{self._machine.node} has retractable outputs, and emitted something from finish_bundle",
+                detail=f"it emitted {shown(outputs[0].value)}, which belongs to no key",
+                hint="emit from process or from a timer, or leave has_retractable_outputs out of the DoFn",
+            )
         for each in outputs:
             value = each.value if each.tag is None else TaggedOutput(each.tag, each.value)
             self._effects.emit(value, each.timestamp_us, each.window, NO_FIRING)
         return self._effects
 
     def _touch_pages(self, pages: CellPages) -> None:
-        self._effects.touched.update(pages.take_touched())
+        touched = pages.take_touched()
+        self._effects.touched.update(touched)
+        for page_id in touched if self._machine.is_remembered else ():
+            page = self._cells.get(page_id)
+            if isinstance(page, Page) and isinstance(page_id, PageId) and page_id.state == EMITTED:
+                # It is packed again: code behind will change what outputs remember in this step.
+                self._cells[page_id] = page.changing()
 
     def _fit(self, cell_id: CellId, cell: KeyedState) -> None:
         """Have all state of a cell in pages as large as they should be."""
@@ -418,7 +469,7 @@ class _Step:
                 return _Action((expiry_us, processing[0]), processing[1])
             if (last := event or processing) is not None:
                 return _Action((expiry_us, MIN_TIMESTAMP_US), last[1])
-            if self._machine.invoker.has_expiration and cell.values and not cell.is_over:
+            if self._machine.invoker.has_expiration and cell.has_state and not cell.is_over:
                 return _Action((expiry_us, MIN_TIMESTAMP_US), is_expiration=True)
             return None
         if processing is not None and processing[0] <= self._now_us:
@@ -498,10 +549,11 @@ class _Step:
         )
         hold_us = cell.hold_us if self._machine.can_hold else None
         outputs = self._machine.invoker.expire(cell, call)
-        self._emit(outputs, window.max_timestamp_us, window, NO_FIRING, hold_us)
+        self._emit(cell, outputs, window.max_timestamp_us, window, NO_FIRING, hold_us)
 
     def _emit(
         self,
+        cell: KeyedState,
         outputs: Iterable[Any],
         timestamp_us: int,
         window: Window,
@@ -515,7 +567,12 @@ class _Step:
                 value = output.value if type(output) is TaggedOutput else output
                 if type(value) is TimestampedValue:
                     from_us = max(hold_us, min(value.timestamp_us, from_us))
-            self._effects.emit(output, from_us, window, pane)
+            if self._machine.keeps_outputs:
+                emitted = EmittedPane(output, from_us, window, pane)
+                cell.values.setdefault(EMITTED, []).append(emitted)
+                self._effects.emit_retractable(emitted)
+            else:
+                self._effects.emit(output, from_us, window, pane)
 
     def _set_hold(self, cell_id: CellId, hold_us: int | None) -> None:
         window = cell_id[1]
@@ -532,7 +589,7 @@ class _Step:
         )
         hold_us = cell.hold_us if self._machine.can_hold else None
         outputs = self._machine.invoker.process(cell, value, call)
-        self._emit(outputs, timestamp_us, window, pane, hold_us)
+        self._emit(cell, outputs, timestamp_us, window, pane, hold_us)
 
     def _fire(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
         key, window = cell_id[0], cell_id[1]
@@ -565,7 +622,7 @@ class _Step:
         outputs = self._machine.invoker.fire(cell, timer, call)
         # As with the panes of a grouping, what a window emits has an event time within the window.
         emitted_us = min(timestamp_us, window.max_timestamp_us)
-        self._emit(outputs, emitted_us, window, NO_FIRING, hold_us)
+        self._emit(cell, outputs, emitted_us, window, NO_FIRING, hold_us)
 
     def _count_firing(self, cell: KeyedState, timer: TimerName, key: Any) -> None:
         cell.firings += 1

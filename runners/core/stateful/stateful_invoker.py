@@ -15,6 +15,7 @@ from dataflow.state_handles import Lifetime, handle_of
 from dataflow.state_merging import merge_state, merge_timers
 from dataflow.stateful import Request, StatefulSignature
 from dataflow.user_state import (
+    EMITTED,
     AnyTimerSpec,
     StateParam,
     StateSpec,
@@ -359,11 +360,15 @@ class StatefulInvoker:
 
 def _undo(cell: KeyedState) -> Callable[[], None]:
     """A function that gives a cell the state and the timers that it has now."""
-    before, pages = dumps((cell.values, dict(cell.timers))), cell.pages
+    # What it has emitted before is no part of it: it stays the very objects that code behind still has.
+    values = {name: value for name, value in cell.values.items() if name != EMITTED}
+    before, pages = dumps((values, dict(cell.timers))), cell.pages
     undo_pages = None if pages is None else pages.undo()
 
     def undo() -> None:
-        cell.values, timers = loads(before)
+        emitted = {name: value for name, value in cell.values.items() if name == EMITTED}
+        values, timers = loads(before)
+        cell.values = {**values, **emitted}
         cell.timers = UserTimers(timers)
         if undo_pages is not None:
             undo_pages()

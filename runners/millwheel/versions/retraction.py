@@ -13,6 +13,7 @@ from hashlib import sha256
 
 import attrs
 
+from dataflow.do_fn import DoFn
 from dataflow.graph import (
     AssignWindows,
     KeyedOperation,
@@ -270,11 +271,12 @@ def _notes_on_new_ways(
         if name not in before or not _has_standing(new.graph, stage.root):
             continue
         added = divided(new.graph, stage, edges).retired
+        is_stateful = isinstance(stage.root.operation, StatefulParDo)
         for each in () if added is None else added.groups:
             if each.label in before:
                 yield (
                     f"{each.label} has from here on what {name} emits over another way, and not the panes of before; "
-                    "when one of these is corrected, it is retracted there all the same"
+                    f"when one of these is {'removed' if is_stateful else 'corrected'}, it is retracted there all the same"
                 )
 
 
@@ -385,10 +387,7 @@ def _why_unknown(graph: PipelineGraph, root: TransformNode) -> str | None:
     if isinstance(operation, Read):
         return "nothing is kept of what a read has emitted"
     if isinstance(operation, StatefulParDo):
-        return (
-            "what a stateful DoFn has emitted is final, and its state does not say what that was; "
-            "nor can it forget elements that made it what it is"
-        )
+        return None if operation.fn.has_retractable_outputs else _why_final(operation.fn)
     if isinstance(operation, SideInputs):
         if keeps_what_it_emits(graph, root):
             return None
@@ -397,6 +396,15 @@ def _why_unknown(graph: PipelineGraph, root: TransformNode) -> str | None:
     if strategy.is_retracting:
         return None
     return f"panes that are {strategy.accumulation_mode.value} are not retracted"
+
+
+def _why_final(fn: DoFn) -> str:
+    """Why what a stateful DoFn has emitted cannot be retracted, and what its class would have to say."""
+    final = "what a stateful DoFn has emitted is final, and its state does not say what that was"
+    kind = type(fn)
+    if kind.__module__.startswith("dataflow."):
+        return final  # a transform of the SDK is not its user's to change
+    return f"{final}: has_retractable_outputs is not set in class {kind.__name__}"
 
 
 def _end_of(graph: PipelineGraph, label: str) -> int:

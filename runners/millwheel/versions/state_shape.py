@@ -329,6 +329,8 @@ def _stateful_parts(node: TransformNode, operation: StatefulParDo) -> dict[str, 
         domain = spec.time_domain.value
         parts[f"{_STATE}timer {spec.name!r}"] = f"{type(spec).__name__} of {domain} time"
     parts["order"] = "of event time" if operation.is_time_sorted else "of arrival"
+    if fn.has_retractable_outputs:
+        parts["outputs"] = "kept"
     parts["retractions"] = "seen" if fn.handles_retractions else "retracted by the engine"
     return parts
 

@@ -421,3 +421,56 @@ def test_a_timer_in_windows_that_merge_keeps_none() -> None:
     error = refused(Keeping(), df.WindowInto(df.Sessions(60)))
 
     assert "has a timer that keeps its window, and its windows merge: 'soon'" in error.fact
+
+
+class Kept(df.DoFn):
+    has_retractable_outputs = True
+
+    def process(self, element: Any, /, bag: Any = df.DoFn.StateParam(BAG)) -> Any:
+        bag.add(element)
+        bag.clear()
+        yield element
+
+
+class KeptFromBundles(Kept):
+    def finish_bundle(self) -> Any:
+        yield df.TimestampedValue("b", 1)
+
+
+class KeptWithoutState(df.DoFn):
+    has_retractable_outputs = True
+
+    def process(self, element: Any, /) -> Any:
+        yield element
+
+
+def test_outputs_that_belong_to_no_key_or_window_cannot_be_kept() -> None:
+    assert "emits from finish_bundle" in refused(KeptFromBundles()).fact
+    assert "keeps no state" in refused(KeptWithoutState()).fact
+    assert "in windows that merge" in refused(Kept(), df.WindowInto(df.Sessions(10))).fact
+    discarded = refused(df.GroupByKey(), df.ParDo(Kept()))
+    assert "groups elements that may be retracted" in discarded.fact
+
+
+def test_outputs_of_a_bundle_that_were_not_foreseen_are_an_error() -> None:
+    """Returned, and not yielded, so that it is not known before it runs."""
+
+    class Returns(Kept):
+        def finish_bundle(self) -> Any:
+            return [df.TimestampedValue("b", 1)]
+
+    pipeline = df.Pipeline(DirectRunner())
+    pipeline | df.Create([("a", 1)]) | df.ParDo(Returns())
+    with pytest.raises(df.TransformError, match="emitted something from finish_bundle"):
+        pipeline.run()
+
+
+def test_what_is_kept_of_outputs_is_no_state_that_expires() -> None:
+    class Expires(Kept):
+        @df.on_window_expiration
+        def expire(self, key: Any = df.DoFn.KeyParam) -> Any:
+            yield key, "expired"
+
+    pipeline = df.Pipeline(DirectRunner())
+    found = pipeline | df.Create([("a", 1)]) | df.ParDo(Expires())
+    assert df.collect(found) == [("a", 1)]

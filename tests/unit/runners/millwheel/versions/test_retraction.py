@@ -435,3 +435,48 @@ def test_a_table_that_is_shared_by_now_is_not_emptied() -> None:
     with pytest.raises((UpdateRefusedError, StoreError)):
         world.opened(build("sums"), world.update())
     assert world.row.version == 1
+
+
+def _stateful(*names: str, is_kept: bool = True) -> Build:
+    """Stateful DoFns whose outputs are counted together."""
+
+    class Says(df.DoFn):
+        has_retractable_outputs = is_kept
+
+        def process(self, element: Any, kept: Any = df.DoFn.StateParam(KEPT)) -> Any:
+            kept.write(element)
+            yield element
+
+    def built(p: df.Pipeline) -> None:
+        pairs = p | "read" >> df.Read(ScriptedSource([])) | "windows" >> windows()
+        outputs = [pairs | name >> df.ParDo(Says()) for name in names]
+        together = [pairs, *outputs] | "flatten" >> df.Flatten()
+        _ = together | "total" >> df.CombinePerKey(sum)
+
+    return built
+
+
+def test_what_a_stateful_do_fn_keeps_is_retracted_and_what_it_does_not_keep_is_refused() -> None:
+    """The refusal names what would have it kept."""
+    world = World(_stateful("says"))
+    world.commit("says", cells=[CellWrite("says", 7, b"a", b"")])
+    planned = world.plan_of(_stateful())
+    assert "says: its panes are retracted from total, of up to 1 cells" in str(planned)
+    planned.check(())
+
+    with pytest.raises(
+        UpdateRefusedError, match="has_retractable_outputs is not set in class Says"
+    ):
+        World(_stateful("says", is_kept=False)).plan_of(_stateful()).check(())
+
+
+def test_a_stateful_do_fn_that_has_kept_nothing_so_far_begins_anew() -> None:
+    """And one that keeps nothing from here on, what it has emitted so far is retracted."""
+    world = World(_stateful("says", is_kept=False))
+    world.commit("says", cells=[CellWrite("says", 7, b"a", b"")])
+    with pytest.raises(UpdateRefusedError, match="outputs was none, is kept"):
+        world.opened(_stateful("says"), world.update("total"))
+    world = World(_stateful("says"))
+    world.commit("says", cells=[CellWrite("says", 7, b"a", b"")])
+    planned = world.plan_of(_stateful("says", is_kept=False))
+    assert "says: its panes are retracted from total" in str(planned)
