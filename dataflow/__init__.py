@@ -5,6 +5,7 @@ Re-exports the public names of `windowing` (where) and `triggers` (when, how).  
 
 from dataflow import (
     distribution,  # first: it looks at whether anything hides this package's others
+    interruption,
     value_tags,  # noqa: F401 - so that stored values are known by their tags
 )
 from dataflow.collecting import collect
@@ -224,6 +225,7 @@ from windowing import (
 )
 
 __version__ = distribution.VERSION
+interruption.show_in_brief()
 
 __all__ = [
     "ARRIVAL_TIME",

@@ -2,6 +2,9 @@
 
 It is a `KeyboardInterrupt`, so whoever catches that catches this; where nobody does, no traceback is shown, as there is
 no mistake to look for.
+
+Errors of this package that nobody catches are shown by the same hook, with the user's frames alone: one that a
+constructor raises, on the user's line, would bring all of ours.
 """
 
 import sys
@@ -9,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
+
+from windowing.errors import DataflowError
+from windowing.user_frames import in_brief
 
 #: Of a program that was ended by SIGINT, as shells give it.
 EXIT_STATUS = 130
@@ -49,9 +55,14 @@ def raise_interrupted(what_stays: str) -> NoReturn:
     Raises:
         InterruptedRun: always.
     """
+    show_in_brief()
+    raise InterruptedRun(f"interrupted: {what_stays}") from None
+
+
+def show_in_brief() -> None:
+    """Have what nobody catches shown as above; errors of others as before."""
     if not isinstance(sys.excepthook, _Hook):
         sys.excepthook = _Hook(sys.excepthook)
-    raise InterruptedRun(f"interrupted: {what_stays}") from None
 
 
 class _Hook:
@@ -64,6 +75,8 @@ class _Hook:
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         if not isinstance(error, InterruptedRun):
+            if isinstance(error, DataflowError):
+                traceback = in_brief(error.with_traceback(traceback)).__traceback__
             self._before(kind, error, traceback)
             return
         print(error, file=sys.stderr)  # noqa: T201 - in place of the traceback, which is printed there

@@ -40,12 +40,14 @@ class DataflowError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """The lines that a notebook prints; IPython's own have five of the code around each frame."""
+        from windowing.user_frames import in_brief  # noqa: PLC0415 - it stands above this
+
         frames = self.__traceback__
         while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(
             "IPython."
         ):
             frames = frames.tb_next
-        lines = traceback.format_exception(type(self), self, frames)
+        lines = traceback.format_exception(in_brief(self.with_traceback(frames)))
         return "".join(lines).rstrip("\n").split("\n")
 
     def located(self, where: str) -> Self:

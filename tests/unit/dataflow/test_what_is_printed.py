@@ -64,9 +64,21 @@ with df.Pipeline() as p:
 """
 
 
+IS_GIVEN_NO_INSTANT = """
+import dataflow as df
+
+def records():
+    return [df.TimestampedValue(1, "yesterdayish")]
+
+with df.Pipeline() as p:
+    p | df.Create(records())
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "shown"),
     [
+        (IS_GIVEN_NO_INSTANT, ["in records", "return [df.Time", "is not a timestamp"]),
         (FAILS_IN_A_FUNCTION, ["in parse", "return scored(line)", "in level", "'parse' (", "JSON"]),
         pytest.param(
             FAILS_AT_LENGTH,
@@ -79,7 +91,7 @@ with df.Pipeline() as p:
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["function", "long text", "built"],
+    ids=["constructor", "function", "long text", "built"],
 )
 def test_a_script_prints_the_users_lines_and_what_to_do(
     script: str, shown: list[str], tmp_path: Path
@@ -95,6 +107,7 @@ def test_a_script_prints_the_users_lines_and_what_to_do(
     for part in [*shown, "what to do: "]:
         assert part in done.stderr
     assert "runners/core" not in done.stderr
+    assert "windowing/" not in done.stderr
 
 
 def fail(element: object) -> None:
@@ -123,12 +136,18 @@ def test_a_notebook_prints_what_a_script_does(mistake: Callable[[], None]) -> No
     assert "\n".join(lines) + "\n" == "".join(traceback.format_exception(error))
 
 
-def test_ipython_shows_the_error_so(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("cell", "shown"), [(FAILS_IN_A_FUNCTION, "in parse"), (IS_GIVEN_NO_INSTANT, "in records")]
+)
+def test_ipython_shows_the_error_so(
+    cell: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     shell: Any = InteractiveShell()  # type: ignore[no-untyped-call]
-    shell.run_cell(FAILS_IN_A_FUNCTION)
+    shell.run_cell(cell)
     printed = capsys.readouterr().out
 
-    assert "in parse" in printed
+    assert shown in printed
+    assert "windowing/" not in printed
     assert len(printed.splitlines()) <= LINES_MAX
 
 
