@@ -72,8 +72,8 @@ class DoFn(Generic[InT_contra, OutT_co]):
         handles_retractions: whether a stateful DoFn can deal with input that may be retracted.  ``process`` is then
             called for retractions too (`SignParam`), and everything that it returns is an ordinary element, which is
             never retracted.
-        has_retractable_outputs: whether all that a stateful DoFn emits for a key and window is kept in its state until the
-            window expires, so that an update of the job that removes or changes the DoFn can retract it
+        has_retractable_outputs: whether all that a stateful DoFn emits for a key and window is kept in its state until
+            the window expires, so that an update of the job that removes or changes the DoFn can retract it
             (``retract_removed``).  What is behind it is built as behind a grouping that retracts.  It costs a copy of
             each output in the state; of keys in the global window, for as long as the job lives.  It has to be set
             when the job is first run.

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
 
-from windowing.errors import DataflowError
-from windowing.user_frames import in_brief
+from windowing.errors import DataflowError, in_brief
 
 #: Of a program that was ended by SIGINT, as shells give it.
 EXIT_STATUS = 130

@@ -47,9 +47,8 @@ from dataflow.runner import PipelineResult, Runner, create_runner
 from dataflow.type_hints import bounded, is_complete, plain, text_of
 from dataflow.upstream import nearest
 from triggers.windowing_strategy import WindowingStrategy
-from windowing.errors import DataflowError
+from windowing.errors import DataflowError, in_brief
 from windowing.location import user_location
-from windowing.user_frames import in_brief
 
 if TYPE_CHECKING:
     from dataflow.ptransform import Applicable, PTransform

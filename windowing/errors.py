@@ -7,11 +7,13 @@ import traceback
 from typing import Any, Self, TypeVar
 
 from windowing.location import user_location, written_at
+from windowing.user_frames import user_traceback
 
 #: As much is shown of the text of a user's exception; what a validator says of a record can have a line for each field.
 _SHOWN_LINES_MAX, _SHOWN_CHARACTERS_MAX = 4, 1000
 
 _Error = TypeVar("_Error", bound="DataflowError")
+_AnyError = TypeVar("_AnyError", bound=BaseException)
 
 
 class DataflowError(Exception):
@@ -40,8 +42,6 @@ class DataflowError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """The lines that a notebook prints; IPython's own have five of the code around each frame."""
-        from windowing.user_frames import in_brief  # noqa: PLC0415 - it stands above this
-
         frames = self.__traceback__
         while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(
             "IPython."
@@ -60,6 +60,23 @@ def _rebuild(cls: type[_Error], fact: str, detail: str, hint: str) -> _Error:
     error = cls.__new__(cls)
     DataflowError.__init__(error, fact, detail=detail, hint=hint)
     return error
+
+
+def in_brief(error: _AnyError) -> _AnyError:
+    """An error to raise where the user called us: of its frames, those of user code remain.
+
+    Its cause is what user code raised, which its text names already: it is not printed a second time, and stays in
+    ``__context__``, with all frames.  What is no error of this package is returned as it is.
+    """
+    if not isinstance(error, DataflowError):
+        return error
+    cause = error.__cause__
+    frames = None if cause is None else user_traceback(cause.__traceback__)
+    frames = frames or user_traceback(error.__traceback__)
+    if cause is not None:
+        error.__cause__, error.__context__ = None, cause
+    error.__suppress_context__ = True
+    return error.with_traceback(frames)
 
 
 def error_text(error: object) -> str:

@@ -1,4 +1,4 @@
-"""The frames of a traceback that are the user's, and errors that are shown with these alone.
+"""The frames of a traceback that are the user's; errors are shown with these alone (`windowing.errors.in_brief`).
 
 Between the user's line that runs a pipeline and the user's function that fails there are dozens of frames of ours, and
 of the standard library: they tell the user nothing, and push what does off the screen.
@@ -6,12 +6,9 @@ of the standard library: they tell the user nothing, and push what does off the 
 
 import sysconfig
 from types import FrameType, TracebackType
-from typing import Final, TypeVar
+from typing import Final
 
-from windowing.errors import DataflowError
 from windowing.location import is_own
-
-_Error = TypeVar("_Error", bound=BaseException)
 
 #: So many frames are shown at most: the first ones, where user code is entered, and the last ones, where it fails.
 FRAMES_MAX: Final = 4
@@ -36,23 +33,6 @@ def user_traceback(traceback: TracebackType | None) -> TracebackType | None:
     for each in reversed(kept):
         found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return found
-
-
-def in_brief(error: _Error) -> _Error:
-    """An error to raise where the user called us: of its frames, those of user code remain.
-
-    Its cause is what user code raised, which its text names already: it is not printed a second time, and stays in
-    ``__context__``, with all frames.  What is no error of this package is returned as it is.
-    """
-    if not isinstance(error, DataflowError):
-        return error
-    cause = error.__cause__
-    frames = None if cause is None else user_traceback(cause.__traceback__)
-    frames = frames or user_traceback(error.__traceback__)
-    if cause is not None:
-        error.__cause__, error.__context__ = None, cause
-    error.__suppress_context__ = True
-    return error.with_traceback(frames)
 
 
 def _is_users(frame: FrameType) -> bool:

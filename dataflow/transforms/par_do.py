@@ -485,7 +485,7 @@ def _add_stateful(
 
 
 def _check_outputs_can_be_kept(fn: DoFn, pcoll: PCollection[Any], here: str) -> None:
-    """Refuse a stateful DoFn whose outputs are to be retractable where they belong to no key or no window of its own."""
+    """Refuse retractable outputs of a stateful DoFn that belong to no key, or to windows that merge."""
     if isgeneratorfunction(fn.finish_bundle):
         raise PipelineError(
             f"{here} has retractable outputs, and emits from finish_bundle",

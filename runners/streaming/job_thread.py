@@ -65,6 +65,7 @@ from runners.streaming.store_reader import StoreReader
 from runners.streaming.switch import Switch
 from runners.streaming.worker_task import WorkerLaunch
 from runners.system_clock import SystemClock
+from windowing.errors import in_brief
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,
@@ -72,7 +73,6 @@ from windowing.timestamps import (
     to_datetime,
     to_duration_us,
 )
-from windowing.user_frames import in_brief
 
 _LOG = logging.getLogger(__name__)
 

@@ -34,8 +34,6 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
-import attrs
-
 from dataflow.element_digests import element_digest
 from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode

@@ -274,9 +274,10 @@ def _notes_on_new_ways(
         is_stateful = isinstance(stage.root.operation, StatefulParDo)
         for each in () if added is None else added.groups:
             if each.label in before:
+                when = "removed" if is_stateful else "corrected"
                 yield (
                     f"{each.label} has from here on what {name} emits over another way, and not the panes of before; "
-                    f"when one of these is {'removed' if is_stateful else 'corrected'}, it is retracted there all the same"
+                    f"when one of these is {when}, it is retracted there all the same"
                 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import runners
 from runners.errors import JobFailedError
 from runners.task_traceback import task_traceback
-from windowing.user_frames import in_brief
+from windowing.errors import in_brief
 
 OURS = Path(runners.__file__).parent / "millwheel" / "worker" / "worker.py"
 TEXT = f"""Traceback (most recent call last):
