@@ -140,7 +140,10 @@ class PCollection(Generic[T_co]):
         )
 
     def __repr__(self) -> str:
-        return f"PCollection({self.node.id}{'' if self.is_bounded else ', unbounded'})"
+        # Not by the graph: to have looked at a pipeline so is not to have used it.
+        transforms = self.pipeline._transforms
+        maker = next(each for each in transforms if self.node.id in each.outputs.values())
+        return f"{'' if self.is_bounded else 'unbounded '}PCollection of {maker}"
 
     def _repr_html_(self) -> str:
         strategy = self.node.strategy

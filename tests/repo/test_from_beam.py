@@ -51,3 +51,19 @@ def test_what_it_is_called_here_is_here(name: str) -> None:
 
 def test_there_are_many() -> None:
     assert len(NAMES) > 80
+
+
+def test_what_is_absent_is_so_in_every_row_and_has_a_reason() -> None:
+    absent, present = set[str](), set[str]()
+    for line in TABLE.read_text().splitlines():
+        columns = [each.strip() for each in re.split(r"(?<!\\)\|", line)]
+        if len(columns) < 5:
+            continue
+        names = re.findall(r"`([^`]+)`", columns[1])
+        if columns[2] == "absent":
+            absent.update(names)
+            assert columns[3], line
+        else:
+            present.update(names)
+    assert not absent & present
+    assert len(absent) > 10

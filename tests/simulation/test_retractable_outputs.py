@@ -119,7 +119,10 @@ def row(pair: Any, window: Any = df.DoFn.WindowParam) -> dict[str, str]:
     return {"key": f"{pair[0]} {window.start_us}", "values": str(sorted(map(str, pair[1])))}
 
 
-WAYS = ((["main", "other", "bad"], []), (["main"], []))
+WAYS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
+    (["main", "other", "bad"], []),
+    (["main"], []),
+)
 
 
 @costly(cells=2)

@@ -231,7 +231,11 @@ def test_outputs_by_tag() -> None:
 
 
 def test_repr_of_a_collection(pipeline: df.Pipeline) -> None:
-    assert "PCollection(0)" == repr(pipeline | df.Create([1]))
+    """Errors have it, so it names the line that made it."""
+    collection = pipeline | "ones" >> df.Create([1])
+    assert repr(collection).startswith("PCollection of transform 'ones/Read(MemorySource)' (tests/")
+    endless = pipeline | df.PeriodicImpulse()
+    assert repr(endless).startswith("unbounded PCollection of transform 'PeriodicImpulse")
 
 
 def test_create_takes_any_iterable(pipeline: df.Pipeline) -> None:
