@@ -140,10 +140,8 @@ class PCollection(Generic[T_co]):
         )
 
     def __repr__(self) -> str:
-        # Not by the graph: to have looked at a pipeline so is not to have used it.
-        transforms = self.pipeline._transforms
-        maker = next(each for each in transforms if self.node.id in each.outputs.values())
-        return f"{'' if self.is_bounded else 'unbounded '}PCollection of {maker}"
+        kind = "PCollection" if self.is_bounded else "unbounded PCollection"
+        return f"{kind} of {self.pipeline.maker_of(self)}"
 
     def _repr_html_(self) -> str:
         strategy = self.node.strategy
@@ -327,6 +325,13 @@ class Pipeline:
 
     def _repr_html_(self) -> str:
         return self.graph().to_svg()
+
+    def maker_of(self, pcoll: PCollection[Any]) -> TransformNode:
+        """The transform that a collection is an output of.
+
+        To have asked is not to have used the pipeline, as it is to have asked for its graph.
+        """
+        return next(each for each in self._transforms if pcoll.node.id in each.outputs.values())
 
     def after_run(self, check: Check) -> None:
         """Have ``check`` called with the result when a run has ended, in `PipelineResult.wait_until_finish`.

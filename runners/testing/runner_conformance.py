@@ -28,7 +28,12 @@ import pyarrow.parquet as pq
 
 import dataflow as df
 from dataflow.testing import assert_that, contains_in_any_order
-from runners.testing import session_programs, source_programs, state_programs
+from runners.testing import (
+    combining_programs,
+    session_programs,
+    source_programs,
+    state_programs,
+)
 
 Build = Callable[[df.Pipeline], df.PCollection[Any]]
 
@@ -891,6 +896,10 @@ PROGRAMS: Sequence[Program] = (
             (("account", 5), "overdrawn"),
         ],
     ),
+    Program("combiners of all", combining_programs.combiners_of_all, combining_programs.OF_ALL),
+    Program("combiners of keys", combining_programs.combiners_of_keys, combining_programs.OF_KEYS),
+    Program("Join", combining_programs.joins, combining_programs.JOINED),
+    Program("RequestResponse", combining_programs.requests, [10, 20, 10]),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(
         "kinds of state",

@@ -560,6 +560,7 @@ class _Step:
         pane: PaneInfo,
         hold_us: int | None,
     ) -> None:
+        keeps_outputs = self._machine.keeps_outputs
         for output in outputs:
             from_us = timestamp_us
             if hold_us is not None and hold_us < from_us:
@@ -567,7 +568,7 @@ class _Step:
                 value = output.value if type(output) is TaggedOutput else output
                 if type(value) is TimestampedValue:
                     from_us = max(hold_us, min(value.timestamp_us, from_us))
-            if self._machine.keeps_outputs:
+            if keeps_outputs:
                 emitted = EmittedPane(output, from_us, window, pane)
                 cell.values.setdefault(EMITTED, []).append(emitted)
                 self._effects.emit_retractable(emitted)
