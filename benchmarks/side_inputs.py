@@ -3,7 +3,7 @@
     python -m benchmarks.side_inputs [--dsn DSN] [--entries 10000 50000 200000] [--cache-mib 8]
 
 One worker in one thread, with state in Postgres; each line is of processes of their own, and memory is how far the
-resident size rose above that before the run: at its peak, and what is held when half of the elements have been seen.
+resident size rose above that before the run: at its peak, and when half of the elements have been seen.
 Entries are pairs of a number and a text of 200 bytes, in two shards:
 
 * ``dict``, ``list``: a side input of so many entries, in which 20,000 elements look something up;
@@ -90,7 +90,7 @@ class Rows(df.Source):
 class _Reader(df.SourceReader):
     def __init__(self, rows: Rows, position: int) -> None:
         self._rows, self._next, self._pause = rows, position, PAUSE_READS if rows.turn else 0
-        self._is_told = False
+        self._has_ended = False
 
     def read(self, max_records: int) -> df.SourceBatch:
         rows = self._rows
@@ -102,9 +102,9 @@ class _Reader(df.SourceReader):
         values = [(number, _text(number)) for number in range(self._next, last)]
         times_us = [self._time_us(number) for number in range(self._next, last)]
         self._next = last
-        if is_end and not self._is_told:
+        if is_end and not self._has_ended:
             Turns.finished += 1
-            self._is_told = True
+            self._has_ended = True
         return df.SourceBatch(
             values=values,
             timestamps_us=times_us,
@@ -176,19 +176,19 @@ def _beside(element: tuple[int, str], view: Any) -> int:
 
 def measure(dsn: str, kind: str, entries: int, cache_bytes: int | None) -> dict[str, float]:
     """Run a pipeline in this process: how far its memory rose, and what the worker's processor took."""
-    before, held = _resident(), list[int]()
+    before, resident = _resident(), list[int]()
     seen = entries if kind in ("wait", "kept") else LOOKUPS
 
     def watched(_: Master) -> None:
-        if not held and 2 * Turns.calls >= seen:
-            held.append(_resident())
+        if not resident and 2 * Turns.calls >= seen:
+            resident.append(_resident())
 
     with closing(PostgresStore(dsn)) as store:
         options = WorkerOptions(state_cache_bytes=cache_bytes)
         took = run_to_end(store, None, pipeline(kind, entries), options, watched=watched)
     assert Turns.calls >= seen, f"{Turns.calls} of {seen} elements have seen their view"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"peak": peak - before, "held": held[0] - before, "worker_s": took.worker_s}
+    return {"peak": peak - before, "resident": resident[0] - before, "worker_s": took.worker_s}
 
 
 def _resident() -> int:
@@ -226,10 +226,12 @@ def main() -> None:
                 check=True,
             )
         found = json.loads(done.stdout)
-        return f"{found['peak'] / MIB:.0f} | {found['held'] / MIB:.0f} | {found['worker_s']:.1f}"
+        return (
+            f"{found['peak'] / MIB:.0f} | {found['resident'] / MIB:.0f} | {found['worker_s']:.1f}"
+        )
 
     with stores.server_at(options.dsn) as dsn:
-        print("| | entries | peak, MiB | held, MiB | CPU, s | whole: peak | held | CPU, s |")
+        print("| | entries | peak, MiB | then, MiB | CPU, s | whole: peak | then | CPU, s |")
         print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
         for kind in options.kinds:
             for entries in options.entries:

@@ -9,7 +9,7 @@ _NUMBERS = (3, 1, 4, 1, 5)
 _PAIRS = (("a", 3), ("a", 1), ("b", 4))
 
 
-class _Sale(NamedTuple):
+class _Basket(NamedTuple):
     shop: str
     pieces: int
 
@@ -97,7 +97,7 @@ def combiners_of_keys(p: df.Pipeline) -> df.PCollection[Any]:
     twice = pairs | "twice" >> df.MapTuple(lambda key, value: (key, (value, value)))
     found["tuple"] = twice | "tuple" >> df.CombinePerKey(df.TupleCombineFn(min, max))
     found["dict"] = found["latest"] | "dict" >> df.ToDict.Globally()
-    sales = pairs | "sale" >> df.MapTuple(_Sale)
+    sales = pairs | "sale" >> df.MapTuple(_Basket)
     grouped = df.GroupBy("shop").aggregate_field("pieces", df.MeanCombineFn(), "mean")
     found["fields"] = (
         sales

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from dataflow.errors import DataflowError
 from dataflow.user_state import EMITTED
+from runners.core.stateful import stateful_do_fn, stateful_invoker
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.direct import DirectRunner
 from runners.testing.simulator.errors import SimulationError
@@ -169,7 +170,7 @@ def long(
 
 
 def in_pages(patch: Patch) -> None:
-    patch.setattr("runners.core.stateful.stateful_do_fn.FEW", 1)
+    patch.setattr(stateful_do_fn, "FEW", 1)
     keep_in_pages = StatefulDoFnMachine.keep_in_pages
     patch.setattr(
         StatefulDoFnMachine,
@@ -208,7 +209,7 @@ def _retract_nothing(patch: Patch) -> None:
 
 def _keep_with_user_state(patch: Patch) -> None:
     """A call that fails takes what code behind remembers of former outputs with it."""
-    patch.setattr("runners.core.stateful.stateful_invoker.EMITTED", "none")
+    patch.setattr(stateful_invoker, "EMITTED", "none")
 
 
 def _keep_the_last_output_alone(patch: Patch) -> None:

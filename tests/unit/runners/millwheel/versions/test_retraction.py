@@ -440,7 +440,7 @@ def test_a_table_that_is_shared_by_now_is_not_emptied() -> None:
 def _stateful(*names: str, is_kept: bool = True) -> Build:
     """Stateful DoFns whose outputs are counted together."""
 
-    class Says(df.DoFn):
+    class Emits(df.DoFn):
         has_retractable_outputs = is_kept
 
         def process(self, element: Any, kept: Any = df.DoFn.StateParam(KEPT)) -> Any:
@@ -449,7 +449,7 @@ def _stateful(*names: str, is_kept: bool = True) -> Build:
 
     def built(p: df.Pipeline) -> None:
         pairs = p | "read" >> df.Read(ScriptedSource([])) | "windows" >> windows()
-        outputs = [pairs | name >> df.ParDo(Says()) for name in names]
+        outputs = [pairs | name >> df.ParDo(Emits()) for name in names]
         together = [pairs, *outputs] | "flatten" >> df.Flatten()
         _ = together | "total" >> df.CombinePerKey(sum)
 
@@ -465,7 +465,7 @@ def test_what_a_stateful_do_fn_keeps_is_retracted_and_what_it_does_not_keep_is_r
     planned.check(())
 
     with pytest.raises(
-        UpdateRefusedError, match="has_retractable_outputs is not set in class Says"
+        UpdateRefusedError, match="has_retractable_outputs is not set in class Emits"
     ):
         World(_stateful("says", is_kept=False)).plan_of(_stateful()).check(())
 
