@@ -19,7 +19,7 @@ from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import CellWrite, Checkpoint, Production, TimerWrite
 from runners.millwheel.store.port import Committed, Fenced, Indeterminate, JobSpec, RangeSpec
-from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.store.postgres import PostgresStore, session
 from runners.millwheel.store.postgres.job_lock import JobLock
 from runners.millwheel.store.postgres.pipeline_mode import StatementPipeline
 from tests.fix_proxy import PostgresProxy
@@ -429,6 +429,32 @@ def test_large_commit(connect: Connect) -> None:
     assert found == {key: page[key] for key in keys}
     assert len(taken.timers) == 20_000
     assert sorted(store.read_table(SCORES)) == sorted(rows)
+
+
+def test_a_connection_that_has_sent_very_much_makes_room_for_another(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    """Its buffer would stay as large as its largest commit; all that comes after goes by the other one."""
+
+    def sessions() -> set[int]:
+        found = admin.execute("""
+            SELECT pid FROM pg_stat_activity
+            WHERE datname = current_database() AND backend_type = 'client backend'
+        """)
+        return {pid for (pid,) in found}
+
+    store = connect()
+    bundle = owned(store)
+    before = sessions()
+    small = [CellWrite("count", 1, b"key", b"x")]
+    assert store.commit(bundle(1, cells=small)) == Committed()
+    assert sessions() == before
+    cells = [CellWrite("count", n, b"key %d" % n, b"x" * (1 << 20)) for n in range(33)]
+    assert 33 << 20 > session.BUFFER_BYTES_MAX
+    assert store.commit(bundle(2, cells=cells)) == Committed()
+    assert store.commit(bundle(3, cells=small)) == Committed()
+    until(lambda: len(sessions()) == len(before))
+    assert sessions() != before
 
 
 def test_hot_tables_are_never_scanned(connect: Connect, admin: psycopg.Connection[Any]) -> None:

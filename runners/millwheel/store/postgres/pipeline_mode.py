@@ -52,6 +52,8 @@ class StatementPipeline:
         self._connection = connection
         self._prepared: dict[bytes, _Prepared] = {}
         self._prepared_count = 0
+        #: The most that was sent at once: libpq keeps a buffer of that size for as long as the connection is open.
+        self.largest_bytes = 0
 
     def run(self, statements: Sequence[Statement]) -> str:
         """Send the statements, wait for all answers, return the command tag of the last one, which is no COPY.
@@ -95,6 +97,7 @@ class StatementPipeline:
         pgconn.enter_pipeline_mode()
         # For each expected answer, the query whose preparation it confirms, or None.
         expected: list[tuple[bytes, _Prepared] | None] = []
+        nbytes = 0
         for query, parameters in statements:
             prepared = self._prepared.get(query)
             if prepared is None:
@@ -105,9 +108,11 @@ class StatementPipeline:
                 pgconn.send_prepare(prepared.name, text, types)
                 expected.append((query, prepared))
             values = [parameters[name] for name in prepared.parameters]
+            nbytes += sum(len(value) for value in values if value is not None)
             formats = [Format.BINARY] * len(values)
             pgconn.send_query_prepared(prepared.name, values, formats, Format.BINARY)
             expected.append(None)
+        self.largest_bytes = max(self.largest_bytes, nbytes)
         pgconn.pipeline_sync()
         results = self._connection.wait(_exchange(pgconn))
         pgconn.exit_pipeline_mode()

@@ -46,6 +46,8 @@ _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
 
+#: A connection that has sent more at once is closed: its buffer never shrinks.  Twice what a step causes to be written.
+BUFFER_BYTES_MAX = 32 << 20
 #: The function of the server that warns when its wait for a standby was cancelled; its name is not translated.
 _WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
 
@@ -185,6 +187,7 @@ class Session:
                 return self._classified(tag, opened)
 
     def _classified(self, tag: str, opened: psycopg.Connection[Any]) -> Committed | Indeterminate:
+        assert self._pipeline is not None
         if tag != "COMMIT":
             opened.close()
             return Indeterminate(f"COMMIT was answered with {tag}")
@@ -192,6 +195,9 @@ class Session:
             # The transaction that looks the commit up waits for the standby too.
             self._warn_of_unconfirmed()
             return Indeterminate(f"no standby has confirmed the commit: {self._unconfirmed[0]}")
+        if self._pipeline.largest_bytes > BUFFER_BYTES_MAX:
+            # The next transaction opens another one, whose buffers are small.
+            opened.close()
         return Committed()
 
     def transact(
