@@ -16,7 +16,11 @@ from dataflow.installed import RUNNERS, installed
 from dataflow.metrics import MetricResults
 from dataflow.options import from_environment
 from windowing.location import user_location
-from windowing.timestamps import DurationLike
+from windowing.timestamps import DurationLike, TimestampLike
+from windowing.window import Window
+
+#: A window, or an instant that is in it.
+WindowLike = Window | TimestampLike
 
 
 class PipelineState(StrEnum):
@@ -158,6 +162,26 @@ class PipelineResult(Protocol):
         """How many records each transform has dropped as late; only transforms that have dropped any.
 
         Cheap, however many there are: the records themselves are not read.
+        """
+
+    def why(
+        self,
+        *,
+        key: Any = None,
+        window: WindowLike | None = None,
+        transform: str | None = None,
+    ) -> Explanation:
+        """Why nothing has come out, or not of a key: a sentence, and the chain of what holds event time back.
+
+        ``print`` it; ``as_json()`` has the same for programs.  At any time: it asks what there is, and changes nothing.
+
+        Args:
+            key: of a record; only then are keys shown.
+            window: the window that has not fired, or an instant in it.  None: the first that has something.
+            transform: a transform, or a table that is written.  None: the last that waits for something.
+
+        Raises:
+            DataflowError: there is no such transform; or no store, or job.
         """
 
     def metrics(self) -> MetricResults:

@@ -88,3 +88,7 @@ class RequestError(DataflowError):
 
 class EmbeddedServiceError(DataflowError):
     """An embedded service (Java, Postgres) is missing or did not start."""
+
+
+class UnknownTransformError(DataflowError):
+    """There is no transform or table of that name in the job."""

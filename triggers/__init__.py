@@ -9,6 +9,7 @@ from triggers.after_each import AfterEach
 from triggers.after_processing_time import AfterProcessingTime, AtPeriod
 from triggers.after_signal import AfterSignal
 from triggers.after_watermark import AfterWatermark
+from triggers.awaited import Awaited, AwaitedKind, Turn
 from triggers.clocks import Clocks
 from triggers.composite import AfterAll, AfterAny, OrFinally
 from triggers.data_driven import AfterBytes, AfterPattern, AfterPunctuation, DataDrivenTrigger
@@ -33,6 +34,8 @@ __all__ = [
     "AfterWatermark",
     "Always",
     "AtPeriod",
+    "Awaited",
+    "AwaitedKind",
     "Clocks",
     "DataDrivenTrigger",
     "DefaultTrigger",
@@ -46,5 +49,6 @@ __all__ = [
     "TimestampCombiner",
     "Trigger",
     "TriggerTimers",
+    "Turn",
     "WindowingStrategy",
 ]

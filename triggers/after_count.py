@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.checks import is_positive_size
 from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
@@ -49,6 +50,12 @@ class AfterCount(Trigger):
         """The sum, since the records of all merged windows count."""
         return sum(states)
 
+    def awaited(self, state: int, window: Window, clocks: Clocks) -> Awaited:
+        """So many records."""
+        return Awaited(
+            kind=AwaitedKind.RECORDS, is_met=state >= self.count, have=state, need=self.count
+        )
+
 
 @attrs.frozen
 class Always(Trigger):
@@ -83,6 +90,10 @@ class Always(Trigger):
         """Whether a record has come to any of the merged windows."""
         return any(states)
 
+    def awaited(self, state: Any, window: Window, clocks: Clocks) -> Awaited:
+        """A record."""
+        return Awaited(kind=AwaitedKind.RECORDS, is_met=bool(state), have=int(bool(state)), need=1)
+
 
 @attrs.frozen
 class Never(Trigger):
@@ -108,3 +119,7 @@ class Never(Trigger):
     def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """No timers: it does not depend on time."""
         return TriggerTimers()
+
+    def awaited(self, state: Any, window: Window, clocks: Clocks) -> Awaited:
+        """Nothing: it never fires."""
+        return Awaited(kind=AwaitedKind.NEVER, is_met=False)

@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.clocks import Clocks
 from triggers.parts import checked_parts, signals_of
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
@@ -86,6 +87,23 @@ class AfterEach(Trigger):
     def next_timers(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> TriggerTimers:
         """The next timers of the part whose turn it is."""
         return self._turn(state).next_timers(state[-1], window, clocks)
+
+    def awaited(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> Awaited:
+        """What the part waits for whose turn it is; parts before it are over, and those behind it come later."""
+        *before, inner = state
+        now = self._turn(state).awaited(inner, window, clocks)
+        parts = (
+            *(
+                part.awaited(kept, window, clocks).over()
+                for part, kept in zip(self.parts, before, strict=False)
+            ),
+            now,
+            *(
+                part.awaited(part.initial_state(), window, clocks).later()
+                for part in self.parts[len(state) :]
+            ),
+        )
+        return Awaited(kind=AwaitedKind.EACH, is_met=now.is_met, parts=parts)
 
     def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """Go back to the first part that had finished for the end of the window, if that end is ahead again."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.errors import WindowError, not_positive
@@ -48,6 +49,11 @@ class _Deadline(Trigger):
     def merge_states(self, states: Sequence[int | None], window: Window) -> int | None:
         """The earliest deadline, since the first record of the merged window was the first one of one of them."""
         return min((state for state in states if state is not None), default=None)
+
+    def awaited(self, state: int | None, window: Window, clocks: Clocks) -> Awaited:
+        """The deadline; before there is one, the record that sets it."""
+        is_met = self.should_fire(state, window, clocks)
+        return Awaited(kind=AwaitedKind.CLOCK, is_met=is_met, until_us=state)
 
 
 @attrs.frozen(init=False)

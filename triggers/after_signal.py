@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.checks import check_signal_name
 from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
@@ -70,3 +71,7 @@ class AfterSignal(Trigger):
     def merge_states(self, states: Sequence[bool], window: Window) -> bool:
         """Whether the signal has come to any of the merged windows."""
         return any(states)
+
+    def awaited(self, state: Any, window: Window, clocks: Clocks) -> Awaited:
+        """The signal."""
+        return Awaited(kind=AwaitedKind.SIGNAL, is_met=bool(state), name=self.name)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind, Turn, end_awaited
 from triggers.checks import check_trigger
 from triggers.clocks import Clocks
 from triggers.repeatedly import Repeatedly
@@ -135,6 +136,21 @@ class AfterWatermark(Trigger):
             return end
         timers = trigger.next_timers(inner, window, clocks)
         return end.sooner(timers.ahead_of(clocks))
+
+    def awaited(self, state: Phases, window: Window, clocks: Clocks) -> Awaited:
+        """The end of the window; before it what the early phase waits for, and after its pane the late one."""
+        end = end_awaited(window, clocks)
+        is_early = not state.has_fired_on_time and not end.is_met
+        parts = []
+        if self.early is not None:
+            early = self.early.awaited(state.early, window, clocks).named("early")
+            parts.append(early if is_early else early.over())
+        parts.append(end.over() if state.has_fired_on_time else end)
+        if self.late is not None:
+            late = self.late.awaited(state.late, window, clocks).named("late")
+            parts.append(late if state.has_fired_on_time else late.later())
+        is_met = any(part.is_met for part in parts if part.turn is Turn.NOW)
+        return Awaited(kind=AwaitedKind.PHASES, is_met=is_met, parts=tuple(parts))
 
     def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """Go back to the early phase, if the on-time pane was emitted for an end of the window that is ahead again."""

@@ -7,13 +7,14 @@ window for which the part fired may be ahead again, and then the composite has n
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.checks import is_trigger
 from triggers.clocks import Clocks
-from triggers.parts import Fired, checked_parts, grown, kept, merged, signals_of
+from triggers.parts import Fired, awaited_by, checked_parts, grown, kept, merged, signals_of
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
@@ -22,6 +23,8 @@ class _Together(Trigger):
     """Parts that receive everything side by side, and decide together; fires once."""
 
     parts: tuple[Trigger, ...]
+    # How the parts are combined.
+    _kind: ClassVar[AwaitedKind]
 
     @abstractmethod
     def is_enough(self, answers: Iterable[bool]) -> bool:
@@ -92,6 +95,15 @@ class _Together(Trigger):
         )
         return _soonest(waiting, window, clocks)
 
+    def awaited(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> Awaited:
+        """What the parts wait for; those that have fired are over."""
+        parts = tuple(
+            awaited_by(part, inner, window, clocks)
+            for part, inner in zip(self.parts, state, strict=True)
+        )
+        is_met = self.is_enough(part.is_met for part in parts)
+        return Awaited(kind=self._kind, is_met=is_met, parts=parts)
+
     def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """It has finished only if enough of the parts for which it fired still have."""
         states = tuple(
@@ -114,6 +126,7 @@ class AfterAny(_Together):
     """Fires once, as soon as one of the parts should."""
 
     parts: tuple[Trigger, ...]
+    _kind: ClassVar[AwaitedKind] = AwaitedKind.ANY
 
     def __init__(self, *parts: Trigger) -> None:
         self.__attrs_init__(checked_parts("AfterAny", parts))
@@ -133,6 +146,7 @@ class AfterAll(_Together):
     """Fires once, when all of the parts should, in whatever order their conditions become true."""
 
     parts: tuple[Trigger, ...]
+    _kind: ClassVar[AwaitedKind] = AwaitedKind.ALL
 
     def __init__(self, *parts: Trigger) -> None:
         self.__attrs_init__(checked_parts("AfterAll", parts))
@@ -223,6 +237,18 @@ class OrFinally(Trigger):
         """The earliest timers of both triggers that are still ahead."""
         both = zip((self.part, self.until), state, strict=True)
         return _soonest(both, window, clocks)
+
+    def awaited(self, state: tuple[Any, Any], window: Window, clocks: Clocks) -> Awaited:
+        """What both triggers wait for."""
+        part, until = (
+            awaited_by(trigger, inner, window, clocks)
+            for trigger, inner in zip((self.part, self.until), state, strict=True)
+        )
+        return Awaited(
+            kind=AwaitedKind.ANY,
+            is_met=part.is_met or until.is_met,
+            parts=(part, until.named("finally")),
+        )
 
     def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """It has finished only if the trigger for which it finished still has."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.checks import is_positive_size
 from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
@@ -70,6 +71,11 @@ class AfterBytes(DataDrivenTrigger):
 
     size_bytes: int = attrs.field(validator=is_positive_size)
 
+    def awaited(self, state: int, window: Window, clocks: Clocks) -> Awaited:
+        """So many bytes."""
+        is_met = self.is_ready(state)
+        return Awaited(kind=AwaitedKind.BYTES, is_met=is_met, have=state, need=self.size_bytes)
+
     def initial_state(self) -> int:
         """No bytes have come."""
         return 0
@@ -107,6 +113,10 @@ class AfterPunctuation(DataDrivenTrigger):
                 f"AfterPunctuation needs a function of a value that returns True or False, not {is_punctuation!r}",
                 hint='e.g. AfterPunctuation(lambda value: value == "end")',
             )
+
+    def awaited(self, state: Any, window: Window, clocks: Clocks) -> Awaited:
+        """A value that ends something."""
+        return Awaited(kind=AwaitedKind.VALUES, is_met=bool(state), have=int(bool(state)), need=1)
 
     def initial_state(self) -> bool:
         """No such value has come."""
@@ -147,6 +157,11 @@ class AfterPattern(DataDrivenTrigger):
                 hint='e.g. AfterPattern(lambda v: v == "begin", lambda v: v == "end")',
             )
         self.__attrs_init__(predicates)
+
+    def awaited(self, state: int, window: Window, clocks: Clocks) -> Awaited:
+        """Values that match all predicates."""
+        is_met, need = self.is_ready(state), len(self.predicates)
+        return Awaited(kind=AwaitedKind.VALUES, is_met=is_met, have=state, need=need)
 
     def initial_state(self) -> int:
         """No predicate has been matched."""

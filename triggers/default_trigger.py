@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 
+from triggers.awaited import Awaited, end_awaited
 from triggers.clocks import Clocks
 from triggers.trigger import END_REACHED, EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
@@ -40,6 +41,10 @@ class DefaultTrigger(Trigger):
     def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """A timer at the end of the window."""
         return TriggerTimers(event_us=window.end_us)
+
+    def awaited(self, state: Any, window: Window, clocks: Clocks) -> Awaited:
+        """The end of the window."""
+        return end_awaited(window, clocks)
 
     def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """A composite for which it has fired runs it again, if the end of the window is ahead again."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from triggers.awaited import Awaited
 from triggers.clocks import Clocks
 from triggers.trigger import Progress, Trigger
 from windowing.errors import WindowError
@@ -50,6 +51,20 @@ def merged(part: Trigger, states: Sequence[Any], window: Window) -> Any:
     """
     waiting = [state for state in states if type(state) is not Fired]
     return part.merge_states(waiting, window) if waiting else states[0]
+
+
+def awaited_by(part: Trigger, state: Any, window: Window, clocks: Clocks) -> Awaited:
+    """What a part waits for; one that has fired is over.
+
+    Args:
+        part: the part.
+        state: the state that was kept of it.
+        window: the window.
+        clocks: the clocks.
+    """
+    if type(state) is Fired:
+        return part.awaited(state.state, window, clocks).over()
+    return part.awaited(state, window, clocks)
 
 
 def signals_of(parts: Iterable[Trigger]) -> frozenset[str]:

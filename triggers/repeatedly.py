@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.checks import is_trigger
 from triggers.clocks import Clocks
 from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
@@ -76,6 +77,11 @@ class Repeatedly(Trigger):
     def next_timers(self, state: Any, window: Window, clocks: Clocks) -> TriggerTimers:
         """The timers of the part."""
         return self.part.next_timers(self._running(state), window, clocks)
+
+    def awaited(self, state: Any, window: Window, clocks: Clocks) -> Awaited:
+        """What the part waits for."""
+        part = self.part.awaited(self._running(state), window, clocks)
+        return Awaited(kind=AwaitedKind.REPEATEDLY, is_met=part.is_met, parts=(part,))
 
     def on_growth(self, progress: Progress, window: Window, clocks: Clocks) -> Progress:
         """The progress of the part; before its last firing, if that was for an end that is ahead again."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from triggers.awaited import Awaited, AwaitedKind
 from triggers.clocks import Clocks
 from windowing.errors import WindowError
 from windowing.window import Window
@@ -83,7 +84,7 @@ class Trigger(ABC):
 
     To write one, override the abstract methods.  Override `merge_states` too, if its state is not None;
     `early_firings`, if it waits for the watermark or finishes; `on_growth`, if it fires for the end of the window; and
-    `signals` with `on_signal`, if it listens to signals.
+    `signals` with `on_signal`, if it listens to signals; and `awaited`, to show people what it waits for.
     """
 
     @property
@@ -175,6 +176,19 @@ class Trigger(ABC):
             window: the window.
             clocks: the clocks.
         """
+
+    def awaited(self, state: Any, window: Window, clocks: Clocks) -> Awaited:
+        """What it waits for, for people; met exactly if `should_fire` is true.
+
+        Override it to show conditions of your own; it is not needed to run.
+
+        Args:
+            state: the state of the trigger.
+            window: the window.
+            clocks: the clocks.
+        """
+        is_met = self.should_fire(state, window, clocks)
+        return Awaited(kind=AwaitedKind.OWN, is_met=is_met, name=repr(self))
 
     def merge_states(self, states: Sequence[Any], window: Window) -> Any:
         """The state of ``window``, into which windows with these states (one or more) have merged.

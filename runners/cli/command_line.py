@@ -3,7 +3,7 @@
 Answers go to stdout, errors to stderr.  Exit status: 0; 2 when what was asked for cannot be done; 130 when interrupted.
 
 **Invariant:** nothing that it prints contains the password of a connection string, wherever on the line it was given.
-Nothing is unpickled but by ``run`` and ``replay``, which run functions of the user's.
+Nothing is unpickled but by ``run`` and ``replay``, which run functions of the user's, and by ``why --pipeline``.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from runners.cli.rows import add_plot_command
 from runners.cli.run import add_command as add_run_command
 from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
 from runners.cli.waiting import add_command as add_sinks_command
+from runners.cli.why import add_command as add_why_command
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.model import requests
 from runners.millwheel.model.requests import Request, Verb
@@ -44,7 +45,8 @@ examples:
   dataflow signal scores flush
   dataflow ranges scores
   dataflow sinks scores
-  dataflow why scores
+  dataflow why scores --key red
+  dataflow troubles scores
   dataflow drain scores --wait
   dataflow metrics scores
   dataflow explain-row totals red,2013-01-01T12:00:00Z
@@ -328,6 +330,7 @@ def _parser() -> argparse.ArgumentParser:
     add_sinks_command(_with_job(verbs))
     add_explain_command(partial(_verb, verbs))
     add_plot_command(_with_job(verbs))
+    add_why_command(_with_job(verbs))
     _add_views(verbs)
     _add_requests(verbs)
     return parser
@@ -335,16 +338,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_views(verbs: Any) -> None:
     """Add what shows or deletes a job, whether it runs or not."""
-    why = _verb(
+    troubles = _verb(
         verbs,
-        "why",
+        "troubles",
         "show why workers of a job have ended, or wait",
         "Shows each of the latest reasons with its place, how often it occurred and when; the full text is "
         "in the log of the program that runs the job.",
-        "dataflow why scores",
+        "dataflow troubles scores",
     )
-    why.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
-    why.set_defaults(do=show_troubles)
+    troubles.add_argument("job", metavar="JOB", help="name of the job, as given to the runner")
+    troubles.set_defaults(do=show_troubles)
     ranges = _verb(
         verbs,
         "ranges",

@@ -212,7 +212,11 @@ class Job:
                 stack.callback(stage.teardown)
             self._read_everything(bundle_records)
             metrics = take_updates(SystemClock().now_us())
-        return DirectResult(self._tables, self._late, self._dead, metrics, self._lineage)
+        senders = {
+            **dict.fromkeys(self._sources, ()),
+            **{name: grouping.senders for name, grouping in self._groupings.items()},
+        }
+        return DirectResult(self._tables, self._late, self._dead, metrics, self._lineage, senders)
 
     def _read_everything(self, bundle_records: int) -> None:
         # So the relays have seen that nothing waits yet.

@@ -1,13 +1,15 @@
 """DirectResult: the results of a run in memory."""
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from dataflow.drawing import html_table
 from dataflow.errors import PipelineError
 from dataflow.metric_updates import MetricValues
 from dataflow.metrics import MetricResults
-from dataflow.runner import PipelineState
+from dataflow.runner import PipelineState, WindowLike
 from dataflow.table import TableSpec
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.dead_letters import DeadLetter, dead_mapping
@@ -16,6 +18,7 @@ from runners.core.panes.late import count_by_transform, late_mapping
 from runners.core.tables.changelog import Rows
 from runners.errors import RequestError, SignalError
 from runners.observability.drawing.pane_plot import PanePlot
+from runners.observability.evidence.snapshot import StageEvidence
 from runners.observability.lineage.explained_rows import (
     Recorded,
     RowExplanation,
@@ -23,7 +26,13 @@ from runners.observability.lineage.explained_rows import (
     not_recorded,
 )
 from runners.observability.lineage.recorded_panes import plot_key
-from windowing.timestamps import DurationLike
+from runners.observability.why.asking import question
+from runners.observability.why.evidence import Dropped, Evidence, JobState, KeySeen
+from runners.observability.why.explain import explain
+from runners.observability.why.explanation import WhyExplanation
+from runners.system_clock import SystemClock
+from windowing.timestamps import MAX_TIMESTAMP_US, DurationLike
+from windowing.window import Window
 
 
 class DirectResult:
@@ -35,6 +44,7 @@ class DirectResult:
         dead: the dead letters.
         metrics: what user code has counted.
         lineage: where rows come from, in the order in which it came about.
+        senders: the stages that send to each stage.
     """
 
     def __init__(
@@ -44,7 +54,9 @@ class DirectResult:
         dead: Sequence[DeadLetter],
         metrics: MetricValues,
         lineage: Sequence[LineageEntry] = (),
+        senders: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> None:
+        self._senders = senders
         self._tables, self._late, self._dead = tables, late, dead
         self._metrics = metrics
         self._lineage = [Recorded(number, 1, entry) for number, entry in enumerate(lineage)]
@@ -108,6 +120,56 @@ class DirectResult:
         """Records that made user code fail."""
         return [dead_mapping(letter) for letter in self._dead]
 
+    def why(
+        self,
+        *,
+        key: Any = None,
+        window: WindowLike | None = None,
+        transform: str | None = None,
+    ) -> WhyExplanation:
+        """Why nothing of a key has come out: it was dropped as too late, or set aside, or has never come.
+
+        All windows have fired when there is a result.
+
+        Raises:
+            DataflowError: there is no such transform.
+        """
+        asked = question(key, window, transform)
+        return explain(self._evidence(asked.key), asked)
+
+    def _evidence(self, key: str | None) -> Evidence:
+        dropped = [
+            Dropped(
+                stage=each["transform"],
+                window=Window(each["window_start_us"], each["window_end_us"]),
+                watermark_us=each["watermark_us"],
+                count=each["count"],
+            )
+            for each in self.late_records()
+            if key in (each["key"], *_unquoted(each["key"]))
+        ]
+        dead: dict[str, int] = {}
+        for letter in self.dead_letters():
+            dead[letter["stage"]] = dead.get(letter["stage"], 0) + 1
+        return Evidence(
+            job="in memory",
+            now_us=SystemClock().now_us(),
+            mode="direct",
+            state=JobState.FINISHED,
+            stages={
+                name: StageEvidence(
+                    is_source=not senders,
+                    senders=senders,
+                    input_us=MAX_TIMESTAMP_US if senders else None,
+                    output_us=MAX_TIMESTAMP_US,
+                )
+                for name, senders in self._senders.items()
+            },
+            late=self.late_counts(),
+            dead=dead,
+            key=None if key is None else KeySeen(key=key, dropped=dropped),
+        )
+
     def metrics(self) -> MetricResults:
         """What user code has counted."""
         return MetricResults(self._metrics)
@@ -153,3 +215,13 @@ class DirectResult:
     def late_counts(self) -> Mapping[str, int]:
         """How many late records each transform dropped."""
         return count_by_transform((name, arrival.count) for name, arrival in self._late)
+
+
+def _unquoted(key: str) -> Iterator[str]:
+    """The text of a key that is one, without its quotes."""
+    try:
+        value = ast.literal_eval(key)
+    except (ValueError, SyntaxError):
+        return
+    if isinstance(value, str):
+        yield value

@@ -12,7 +12,8 @@ from dataflow.drawing import html_table
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.metrics import MetricResults
-from dataflow.runner import PipelineState
+from dataflow.runner import PipelineState, WindowLike
+from runners.core.stages.plan import plan
 from runners.millwheel.control.asking import ask, ranges_of
 from runners.millwheel.model import requests
 from runners.millwheel.model.ids import RangeId
@@ -22,9 +23,14 @@ from runners.millwheel.store.guards import unknown_job
 from runners.observability.drawing.pane_plot import PanePlot
 from runners.observability.lineage.explained_rows import RowExplanation
 from runners.observability.lineage.stored_lineage import explain_stored_row, plot_stored_key
+from runners.observability.why.asking import question
+from runners.observability.why.explain import explain
+from runners.observability.why.explanation import WhyExplanation
+from runners.observability.why.from_store import evidence_from_store
 from runners.registry import open_store
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from runners.stored.metrics import metrics_of
+from runners.system_clock import SystemClock
 from windowing.timestamps import DurationLike
 
 
@@ -42,7 +48,7 @@ class StoreResult:
         self, dsn: str, job: str, graph: PipelineGraph, *, is_drained: bool = False
     ) -> None:
         self.dsn, self.job, self._is_drained = dsn, job, is_drained
-        self._tables = {table.name: table for table in graph.tables()}
+        self._graph, self._tables = graph, {table.name: table for table in graph.tables()}
 
     @property
     def state(self) -> PipelineState:
@@ -164,6 +170,25 @@ class StoreResult:
         with closing(open_store(self.dsn)) as store:
             letters = store.read_dead_letters(self.job)
         return [stored_dead_mapping(letter) for letter in letters]
+
+    def why(
+        self,
+        *,
+        key: Any = None,
+        window: WindowLike | None = None,
+        transform: str | None = None,
+    ) -> WhyExplanation:
+        """Why nothing has come out, or not of a key; the program that has run the pipeline has its code.
+
+        Raises:
+            DataflowError: there is no such transform; or no store.
+        """
+        asked = question(key, window, transform)
+        with closing(open_store(self.dsn)) as store:
+            evidence = evidence_from_store(
+                store, self.job, SystemClock(), key=asked.key, plan=plan(self._graph)
+            )
+        return explain(evidence, asked)
 
     def metrics(self) -> MetricResults:
         """What user code has counted, as far as it is committed."""

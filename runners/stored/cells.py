@@ -5,7 +5,7 @@ emitted and may be retracted) are collected in the order in which they occur, an
 frame.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -45,14 +45,18 @@ def encode_cell(cell: Cell | KeyedState | MergingState | Page) -> bytes:
     return frame(CELL, fields, own_blob(own))
 
 
-def decode_cell(blob: bytes) -> Any:
+def decode_cell(blob: bytes, read_own: Callable[[bytes], Own] = own_of) -> Any:
     """The inverse of `encode_cell`.
+
+    Args:
+        blob: the cell.
+        read_own: reads users' values.
 
     Raises:
         StoredFormatError: it is something else, or of a format that is not read.
     """
     fields, blob_of_own = unframed(CELL, blob)
-    return cell_of(fields, own_of(blob_of_own))
+    return cell_of(fields, read_own(blob_of_own))
 
 
 def cell_fields(cell: Any, own: list[Any]) -> Sequence[Any]:

@@ -5,7 +5,7 @@ before all partials that a range buffers, which replaces all earlier entries of 
 nothing is buffered any more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from runners.core.ground.cells import CellId, PageId, TimerId
@@ -13,6 +13,7 @@ from runners.core.partials.partial import Partial
 from runners.core.stages.entries import Changes, Released, Whole
 from runners.stored.cells import cell_fields, cell_of
 from runners.stored.columns import (
+    Own,
     keys_column,
     keys_of,
     own_blob,
@@ -96,9 +97,9 @@ class _Places:
         return number
 
 
-def _changes_of(fields: list[Any]) -> Changes:
+def _changes_of(fields: list[Any], read_own: Callable[[bytes], Own]) -> Changes:
     key_column, window_column, cells, timers, blob_of_own = fields
-    own = own_of(blob_of_own)
+    own = read_own(blob_of_own)
     states = [None if each[2] is None else cell_of(each[2], own) for each in cells]
     keys, windows = keys_of(key_column, own), windows_from(window_column, own)
     found: list[tuple[CellId, Any]] = []
@@ -129,25 +130,26 @@ def encode_released(entry: Released) -> bytes:
 
 
 def decode_entry(
-    blob: bytes, combiners: Combiners
+    blob: bytes, combiners: Combiners, read_own: Callable[[bytes], Own] = own_of
 ) -> Changes | Whole | Released | Sequence[Partial]:
     """An entry of the journal, of any kind.
 
     Args:
         blob: the entry.
         combiners: of the grouping.
+        read_own: reads users' values.
 
     Raises:
         StoredFormatError: it is something else, or of a format that is not read.
     """
     kind, fields = opened(blob)
     if kind == CHANGES:
-        return _changes_of(fields)
+        return _changes_of(fields, read_own)
     if kind == WHOLE:
         return Whole([columns_of(each, combiners) for each in fields[0]])
     if kind == RELEASED:
         windows, blob_of_own = fields
-        return Released(windows_from(windows, own_of(blob_of_own)))
+        return Released(windows_from(windows, read_own(blob_of_own)))
     if kind == PARTIALS:
-        return partials_of(fields, combiners)
+        return partials_of(fields, combiners, read_own)
     raise wrong_kind(kind, "an entry of the journal")

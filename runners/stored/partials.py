@@ -1,6 +1,6 @@
 """Partials as bytes, as one range sends them to another, and as the journal stores them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import countOf
 from typing import Any
 
@@ -19,6 +19,7 @@ from runners.core.partials.partial import LatePartial, Partial
 from runners.core.partials.parts import PartialParts, parts_of
 from runners.errors import StoredFormatError
 from runners.stored.columns import (
+    HIDDEN,
     Own,
     keys_column,
     keys_of,
@@ -86,15 +87,18 @@ def decode_partials(blob: bytes, combiners: Combiners) -> Sequence[Partial]:
     return partials_of(unframed(PARTIALS, blob), combiners)
 
 
-def partials_of(fields: list[Any], combiners: Combiners) -> Sequence[Partial]:
+def partials_of(
+    fields: list[Any], combiners: Combiners, read_own: Callable[[bytes], Own] = own_of
+) -> Sequence[Partial]:
     """Partials from the fields of their frame.
 
     Args:
         fields: of the frame.
         combiners: of the grouping.
+        read_own: reads users' values.
     """
     parts, blob_of_own = fields
-    own = own_of(blob_of_own)
+    own = read_own(blob_of_own)
     found = [
         columns_of(part, combiners) if part[0] == _COLUMNS else _rows_of(part, own)
         for part in parts
@@ -128,6 +132,8 @@ def _rows_of(fields: list[Any], own: Own) -> list[Partial]:
         return []
     _, key_column, window_column, counts, *late = fields
     accumulators = own()
+    if accumulators is HIDDEN:
+        accumulators, late = [HIDDEN] * len(counts), []
     keys, windows = keys_of(key_column, own), windows_from(window_column, own)
     rows: list[Partial] = list(zip(keys, windows, accumulators, counts, strict=True))
     for marks in late:

@@ -20,7 +20,7 @@ from dataflow.drawing import html_table
 from dataflow.errors import DataflowError
 from dataflow.metrics import MetricResults
 from dataflow.pipeline import Pipeline
-from dataflow.runner import PipelineState
+from dataflow.runner import PipelineState, WindowLike
 from dataflow.times import behind
 from runners.core.stages.plan import plan
 from runners.core.stages.source_stage import release_sources
@@ -49,6 +49,7 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.observability.drawing.pane_plot import PanePlot
 from runners.observability.evidence.snapshot_taker import SnapshotTaker
 from runners.observability.lineage.explained_rows import RowExplanation
+from runners.observability.why.explanation import WhyExplanation
 from runners.process_name import process_name
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
@@ -273,6 +274,16 @@ class StreamingJob:
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
         """Records so far that made user code fail."""
         return self._prepared.result.dead_letters()
+
+    def why(
+        self,
+        *,
+        key: Any = None,
+        window: WindowLike | None = None,
+        transform: str | None = None,
+    ) -> WhyExplanation:
+        """Why nothing has come out so far, or not of a key; see `StoreResult.why`."""
+        return self._prepared.result.why(key=key, window=window, transform=transform)
 
     def metrics(self) -> MetricResults:
         """What user code has counted so far."""

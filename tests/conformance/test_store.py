@@ -78,11 +78,13 @@ from tests.conformance.broken_adapters.on_postgres import (
 )
 from tests.conformance.broken_adapters.reading import (
     DividesTheCellsOfAHash,
+    ForgetsJournalsOfKeys,
     HandsOutPages,
     LooksAtOneTokenOnly,
     LooksAtTheTokenFirst,
     ReadsOneCell,
     ShowsCellsToFormerOwners,
+    ShowsWholeRanges,
     SkipsTheFirstHash,
 )
 from tests.conformance.broken_adapters.relaying import (
@@ -182,6 +184,8 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
+        (ShowsWholeRanges, "a_key_is_read_by_anybody"),
+        (ForgetsJournalsOfKeys, "a_key_is_read_by_anybody"),
         (SendsTheLastFirst, "rows_leave_a_lane_in_order"),
         (HoldsNothing, "a_lane_waits_until_a_batch_is_full"),
         (MixesLanes, "rows_leave_a_lane_in_order"),

@@ -15,6 +15,7 @@ MillWheel, section 6; ADR 0004.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
 import attrs
@@ -302,6 +303,24 @@ class StoredTimer:
 
 
 @attrs.frozen(kw_only=True)
+class StoredKey:
+    """All that is stored of the keys with one hash, for people: whoever owns their range may be ahead of it.
+
+    Attributes:
+        range_id: the range that has them.
+        watermark_us: as in `RangeRow`.
+        cells: by their keys, without pages.
+        journal: of the whole range, as in `TakenRange`.
+    """
+
+    range_id: RangeId
+    watermark_us: int | None
+    cells: Mapping[bytes, bytes]
+    timers: Sequence[StoredTimer]
+    journal: Sequence[bytes] = ()
+
+
+@attrs.frozen(kw_only=True)
 class TakenRange:
     """What a new owner needs at once, read after the token moved, so no earlier owner can add to it.
 
@@ -338,6 +357,23 @@ class OldSnapshot:
     application: str
     user: str
     state: str
+    age_s: float
+
+
+@attrs.frozen(kw_only=True)
+class BlockedSession:
+    """A session of a database that waits for a lock of another one.
+
+    Attributes:
+        session: its number.
+        holder: the number of the other one.
+        query: what that one runs, or has run last.
+        age_s: for how long the first one's statement has run, in seconds.
+    """
+
+    session: int
+    holder: int
+    query: str
     age_s: float
 
 
@@ -556,6 +592,24 @@ class Store(OutboxStore, Protocol):
     def read_pending(self, job: str) -> Mapping[Channel, PendingChannel]:
         """What is durable and not acknowledged, by channel; of channels with nothing, none; none of an unknown job."""
 
+    def read_key(self, job: str, computation: str, key_hash: int) -> StoredKey | None:
+        """What is stored of the keys with a hash, as of one instant; no owner is needed, and none is fenced.
+
+        Args:
+            job: its name.
+            computation: that has the keys.
+            key_hash: as `dataflow.coders.hash_key` makes it.
+
+        Returns:
+            None of an unknown job or computation, or one without key ranges.
+        """
+
+    def at_one_moment(self) -> AbstractContextManager[None]:
+        """Have all that is read inside be of one instant; nothing may be written there.
+
+        Of a store that is shared a statement that takes longer than some seconds is ended.
+        """
+
     def read_lanes(self, job: str) -> Sequence[LaneStatus]:
         """The lanes of the job's sinks, also of sinks that it has no more; none of an unknown job."""
 
@@ -566,6 +620,12 @@ class Store(OutboxStore, Protocol):
 
         Args:
             older_than_s: only those that began so many seconds ago or earlier.
+        """
+
+    def blocked_sessions(self) -> Sequence[BlockedSession]:
+        """Who waits for whose locks in the store, the longest first; none where there are no sessions.
+
+        And none of whose statements the caller has no right to see.
         """
 
     def send_request(self, job: str, request: Request) -> int:

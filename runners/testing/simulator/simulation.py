@@ -16,7 +16,7 @@ import attrs
 from dataflow.graph import PipelineGraph
 from dataflow.metrics import MetricResults
 from dataflow.pipeline import Pipeline
-from dataflow.runner import PipelineResult, PipelineState
+from dataflow.runner import PipelineResult, PipelineState, WindowLike
 from dataflow.table import TableSpec
 from dataflow.transforms.changelog import Change
 from runners.core.ground.lineage import Lineage
@@ -34,6 +34,10 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.observability.drawing.pane_plot import PanePlot
 from runners.observability.lineage.explained_rows import RowExplanation
 from runners.observability.lineage.stored_lineage import explain_stored_row, plot_stored_key
+from runners.observability.why.asking import question
+from runners.observability.why.explain import explain
+from runners.observability.why.explanation import WhyExplanation
+from runners.observability.why.from_store import evidence_from_store
 from runners.stored.framing import Format, writing
 from runners.stored.letters import stored_dead_mapping, stored_late_mapping
 from runners.stored.metrics import metrics_of
@@ -325,6 +329,19 @@ class SimulatedResult:
     def dead_letters(self) -> Sequence[Mapping[str, Any]]:
         """Records that made user code fail."""
         return [stored_dead_mapping(each) for each in self._cluster.store.read_dead_letters(JOB)]
+
+    def why(
+        self,
+        *,
+        key: Any = None,
+        window: WindowLike | None = None,
+        transform: str | None = None,
+    ) -> WhyExplanation:
+        """Why nothing of a key has come out; the run has ended."""
+        asked = question(key, window, transform)
+        clock, plan = self._cluster.clock, self._cluster.plan
+        evidence = evidence_from_store(self._cluster.store, JOB, clock, key=asked.key, plan=plan)
+        return explain(evidence, asked)
 
     def metrics(self) -> MetricResults:
         """What user code has counted, as far as it is committed."""

@@ -4,6 +4,7 @@ import threading
 
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END
+from runners.millwheel.model.production import JournalEntry, TimerWrite
 from runners.millwheel.store.port import PAGE_MARK, CellKey, Fenced
 from runners.testing.store_conformance.world import (
     HIGH,
@@ -20,6 +21,7 @@ from runners.testing.store_conformance.world import (
     job_spec,
     opened,
 )
+from windowing.time_domain import TimeDomain
 
 _HIGH_KEYS = RANGES[1]
 #: Far more than any store answers before a takeover that is already under way.
@@ -149,3 +151,54 @@ def check_owners_that_change_while_one_reads(connect: StoreFactory) -> None:
 
         seen, _ = at_once([read, take])
         expect_equal(seen, {b"%d" % number}, "what the former owner has read")
+
+
+def check_a_key_is_read_by_anybody(connect: StoreFactory) -> None:
+    """Cells and timers of one hash and the journal of its range, without a token, and nobody is fenced by it."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    entries = [JournalEntry(LOW, 1, b"%d" % number) for number in range(3)]
+    timers = [
+        TimerWrite("count", 7, b"k", b"tag", TimeDomain.EVENT, 5),
+        TimerWrite("count", 8, b"k", b"tag", TimeDomain.EVENT, 6),
+    ]
+    owner.commit(
+        cells=[cell(b"k", b"v"), cell(PAGE_MARK, b"page"), cell(b"other", b"w", 8)],
+        timers=timers,
+        journal=entries[:2],
+        watermarks_us={LOW: 4},
+    )
+    owner.commit(journal=entries[2:])
+    found = connect().read_key(JOB, "count", 7)
+    assert found is not None
+    expect_equal((found.range_id, found.watermark_us), (LOW, 4), "the range, and where it is")
+    expect_equal(dict(found.cells), {b"k": b"v"}, "cells of the hash")
+    shown = [(each.cell_key, each.tag, each.domain, each.fire_us) for each in found.timers]
+    expect_equal(shown, [(b"k", b"tag", "event", 5)], "timers of the hash")
+    expect_equal(list(found.journal), [each.payload for each in entries], "the journal")
+    empty = store.read_key(JOB, "count", _HIGH_KEYS.low)
+    assert empty is not None
+    expect_equal((empty.range_id, dict(empty.cells)), (HIGH, {}), "a key that nobody has")
+    expect(store.read_key(JOB, "nobody", 7) is None, "a computation that is not there")
+    expect(store.read_key("nobody", "count", 7) is None, "a job that is not there")
+    owner.commit(cells=[cell(b"k", None)])
+
+
+def check_one_moment_is_read(connect: StoreFactory) -> None:
+    """What is read together is of one instant, and may be read as usual afterwards."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    owner.commit(cells=[cell(b"k", b"1")])
+    with store.at_one_moment():
+        before = store.read_key(JOB, "count", 7)
+        pending, late = store.read_pending(JOB), store.read_late_counts(JOB)
+        job = store.read_job(JOB)
+        again = store.read_key(JOB, "count", 7)
+        expect_equal(list(store.blocked_sessions()), [], "sessions that wait")
+    expect_equal((dict(pending), dict(late)), ({}, {}), "what is not there")
+    expect(job is not None, "the job is not there")
+    expect_equal(before, again, "the second look")
+    owner.commit(cells=[cell(b"k", b"2")])
+    after = store.read_key(JOB, "count", 7)
+    assert after is not None
+    expect_equal(dict(after.cells), {b"k": b"2"}, "afterwards")

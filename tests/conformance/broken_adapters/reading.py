@@ -3,9 +3,11 @@
 import time
 from collections.abc import Mapping, Sequence
 
+import attrs
+
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import PAGE_MARK, CellKey, Fenced
+from runners.millwheel.store.port import PAGE_MARK, CellKey, Fenced, StoredKey
 
 
 class ShowsCellsToFormerOwners(MemoryStore):
@@ -87,3 +89,22 @@ class ReadsOneCell(MemoryStore):
         keys: Sequence[CellKey],
     ) -> Mapping[CellKey, bytes] | Fenced:
         return super().read_cells(job, computation, tokens, keys[:1])
+
+
+class ShowsWholeRanges(MemoryStore):
+    """A key is shown with all cells of its range."""
+
+    def read_key(self, job: str, computation: str, key_hash: int) -> StoredKey | None:
+        found = super().read_key(job, computation, key_hash)
+        if found is None:
+            return None
+        cells = {key: value for (_, key), value in self._jobs[job].cells[computation].items()}
+        return attrs.evolve(found, cells=cells)
+
+
+class ForgetsJournalsOfKeys(MemoryStore):
+    """Who looks at a key is shown what is in tables alone."""
+
+    def read_key(self, job: str, computation: str, key_hash: int) -> StoredKey | None:
+        found = super().read_key(job, computation, key_hash)
+        return None if found is None else attrs.evolve(found, journal=())

@@ -732,7 +732,7 @@ def test_the_page_about_streams_has_commands_that_exist(store: MemoryStore) -> N
     commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
     open_job(store)
 
-    assert len(commands) == 8
+    assert len(commands) == 9
     for program, *arguments in commands:
         assert program == "dataflow"
         assert main([each for each in arguments if each != "--wait"]) == 0
@@ -799,13 +799,13 @@ def test_why_prints_the_latest_reasons_first(
 ) -> None:
     """In full, with how often and when."""
     open_job(store)
-    assert main(["why", "scores"]) == 0
+    assert main(["troubles", "scores"]) == 0
     assert "no worker of job scores is known to have ended" in capsys.readouterr().out
     death = Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason="boom\nmore of it", count=3)
     store.note_troubles("scores", [death])
     store.note_troubles("scores", [Trouble(kind=TroubleKind.WAIT, place="slot 1", reason="a lock")])
     set_clock(to_timestamp_us(store.read_troubles("scores")[0].last_at) + 200_000_000)
-    assert main(["why", "scores"]) == 0
+    assert main(["troubles", "scores"]) == 0
     printed = capsys.readouterr().out
 
     assert " UTC, 3 minutes ago: a worker waits" in printed

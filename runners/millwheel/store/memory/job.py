@@ -37,6 +37,7 @@ from runners.millwheel.store.port import (
     RangeSpec,
     ResultTable,
     SplitsChange,
+    StoredKey,
     StoredLineage,
     StoredTimer,
     TakenRange,
@@ -257,6 +258,32 @@ def read_range(job: StoredJob, range_id: RangeId) -> TakenRange:
         sent=sent,
         checkpoints=sorted(checkpoints, key=itemgetter(0, 1)),
         journal=[entry.payload for _, entry in job.journal.get(range_id, ())],
+    )
+
+
+def read_key(job: StoredJob, computation: str, key_hash: int) -> StoredKey | None:
+    """What is stored of the keys with a hash; None: no range has it.
+
+    Args:
+        job: has them.
+        computation: that has the keys.
+        key_hash: of the keys.
+    """
+    mine = (row for each, row in job.ranges.items() if each.computation == computation)
+    row = next((each for each in mine if each.keys and key_hash in each.keys), None)
+    if row is None:
+        return None
+    taken = read_range(job, row.range_id)
+    return StoredKey(
+        range_id=row.range_id,
+        watermark_us=row.watermark_us,
+        cells={
+            key: value
+            for (hashed, key), value in job.cells.get(computation, {}).items()
+            if hashed == key_hash and not key.startswith(PAGE_MARK)
+        },
+        timers=[each for each in taken.timers if each.key_hash == key_hash],
+        journal=taken.journal,
     )
 
 

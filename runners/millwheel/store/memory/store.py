@@ -12,7 +12,8 @@ Nothing survives the process.
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -87,6 +88,7 @@ from runners.millwheel.store.memory.job import (
     job_row,
     new_range,
     purge,
+    read_key,
     read_page,
     read_range,
     tables_of,
@@ -96,6 +98,7 @@ from runners.millwheel.store.memory.update import count_state, updated_job
 from runners.millwheel.store.port import (
     PRUNED,
     VALUE_BYTES_MAX,
+    BlockedSession,
     CellKey,
     CommitOutcome,
     Committed,
@@ -112,6 +115,7 @@ from runners.millwheel.store.port import (
     ResultTable,
     SplitsChange,
     StateCounts,
+    StoredKey,
     StoredLineage,
     StoredSnapshot,
     TakenRange,
@@ -189,6 +193,18 @@ class MemoryStore:
         with self._lock:
             self._job(place.job)
             self._outbox.note_failure(place, reason)
+
+    def read_key(self, job: str, computation: str, key_hash: int) -> StoredKey | None:
+        """What is stored of the keys with a hash."""
+        with self._lock:
+            found = self._jobs.get(job)
+            return None if found is None else read_key(found, computation, key_hash)
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """Keep everybody else out."""
+        with self._lock:
+            yield
 
     def read_lanes(self, job: str) -> Sequence[LaneStatus]:
         """The lanes of a job's sinks, and what waits in them."""
@@ -362,6 +378,10 @@ class MemoryStore:
         """What is not acknowledged, by channel."""
         with self._lock:
             return read_pending(self._jobs[job], self._clock.now_us()) if job in self._jobs else {}
+
+    def blocked_sessions(self) -> Sequence[BlockedSession]:
+        """Nobody has a session."""
+        return ()
 
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """None: memory has one version of everything."""

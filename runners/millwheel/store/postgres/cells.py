@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.store.port import CellKey, Fenced
+from runners.millwheel.store.port import CellKey, Fenced, StoredKey, StoredTimer
 from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array
 from runners.millwheel.store.postgres.catalog import JobIds, to_signed, to_unsigned
 from runners.millwheel.store.postgres.job_reads import JobReads
+
+#: The kinds of rows of what is stored of a key.
+_RANGE, _CELL, _TIMER, _ENTRY = range(4)
 
 
 class CellVerbs(JobReads):
@@ -58,6 +61,36 @@ class CellVerbs(JobReads):
 
         rows = self._read_of("read_cell_page", job, [range_id], parameters)
         return _cells(rows) if rows else Fenced(range_id)
+
+    def read_key(self, job: str, computation: str, key_hash: int) -> StoredKey | None:
+        """What is stored of the keys with a hash."""
+        ids = self._load(job)
+        if ids is None or computation not in ids.computations:
+            return None
+        signed = to_signed(key_hash)
+        rows = self._read_of(
+            "read_key",
+            job,
+            (),
+            lambda known: {
+                "computation_id": known.computations[computation],
+                "key_hash": signed,
+            },
+        )
+        ranges = [row for row in rows or () if row[0] == _RANGE]
+        if not rows or not ranges:
+            return None
+        return StoredKey(
+            range_id=ids.by_number[ranges[0][1]],
+            watermark_us=ranges[0][2],
+            cells={key: value for kind, _, _, key, value, _ in rows if kind == _CELL},
+            timers=[
+                StoredTimer(key_hash=key_hash, cell_key=key, tag=tag, domain=domain, fire_us=us)
+                for kind, _, us, key, tag, domain in rows
+                if kind == _TIMER
+            ],
+            journal=[payload for kind, *_, payload, _ in rows if kind == _ENTRY],
+        )
 
 
 def _cells(rows: Iterable[tuple[Any, ...]]) -> Mapping[CellKey, bytes]:

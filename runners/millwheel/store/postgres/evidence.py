@@ -58,11 +58,11 @@ class EvidenceVerbs(JobReads):
 
         def work(opened: Connection[Any]) -> Sequence[tuple[Any, ...]]:
             # No other transaction can reset the job before this one ends, so its tables are there.
-            kept = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()
-            if kept is None:
+            number = self._find_job(opened, job)
+            if number is None:
                 return []
             opened.execute(QUERIES["allow_scans"])
-            return opened.execute(job_queries(kept[0])["read_pending"]).fetchall()
+            return opened.execute(job_queries(number)["read_pending"]).fetchall()
 
         ids = self._load(job)
         if ids is None:

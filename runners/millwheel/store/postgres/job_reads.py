@@ -13,6 +13,7 @@ from psycopg.errors import UndefinedTable
 from runners.errors import StoreError
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.postgres.catalog import JobIds
+from runners.millwheel.store.postgres.queries import QUERIES
 
 _T = TypeVar("_T")
 
@@ -21,6 +22,14 @@ class JobReads(ABC):
     """The part of the store, which has the connection, that verbs which read need."""
 
     _ids: dict[str, JobIds]
+    # Whether a transaction is open in which nothing may be written, and so no row be locked.
+    _is_reading = False
+
+    def _find_job(self, opened: Connection[Any], job: str) -> int | None:
+        """The job's number, in a transaction; its tables are there until that ends, if it may lock anything."""
+        query = QUERIES["find_job" if self._is_reading else "keep_job"]
+        found = opened.execute(query, {"name": job}).fetchone()
+        return None if found is None else int(found[0])
 
     @abstractmethod
     def _transact(

@@ -144,12 +144,12 @@ class KeptRowVerbs(JobReads):
         """Rows from tables of the job; none if there is no such job."""
 
         def work(opened: Connection[Any]) -> Sequence[Mapping[str, Any]]:
-            found = opened.execute(QUERIES["keep_job"], {"name": job}).fetchone()
-            if found is None:
+            number = self._find_job(opened, job)
+            if number is None:
                 return []
             opened.execute(QUERIES["allow_scans"])
             cursor = opened.cursor(row_factory=dict_row, binary=True)
-            return cursor.execute(job_queries(found[0])[query], {"job_id": found[0]}).fetchall()
+            return cursor.execute(job_queries(number)[query], {"job_id": number}).fetchall()
 
         return self._transact(work)
 

@@ -2,13 +2,24 @@
 
 from collections.abc import Sequence
 
-from runners.millwheel.store.port import OldSnapshot
+from runners.millwheel.store.port import BlockedSession, OldSnapshot
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
 
 
 class SnapshotVerbs(JobReads):
-    """The verb of the port that names them."""
+    """The verbs of the port that name them, and those that wait for others."""
+
+    def blocked_sessions(self) -> Sequence[BlockedSession]:
+        """Who waits for whose locks in this database."""
+        rows = self._transact(
+            lambda opened: opened.execute(QUERIES["blocked_sessions"]).fetchall(),
+            is_one_statement=True,
+        )
+        return [
+            BlockedSession(session=session, holder=holder, query=query, age_s=age_s)
+            for session, holder, query, age_s in rows
+        ]
 
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """What this role may see of them: of other roles' sessions only if it has `pg_read_all_stats`."""

@@ -12,7 +12,8 @@ MillWheel, section 6; ADR 0004.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -68,6 +69,8 @@ from runners.millwheel.store.postgres.troubles import TroubleVerbs
 from runners.millwheel.store.postgres.updates import UpdateVerbs
 
 _LOG = logging.getLogger(__name__)
+#: Of a statement of somebody who only looks.
+_READ_TIMEOUT_MS = "5000"
 _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
 
@@ -135,6 +138,19 @@ class PostgresStore(
     def incarnation(self) -> str:
         """When the server was started: a restart, a failover and a restore all change it."""
         return self._session.incarnation()
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """One read-only transaction, with a limit for each statement."""
+        opened = self.connect()
+        with opened.transaction():
+            opened.execute(QUERIES["read_at_one_moment"])
+            opened.execute(QUERIES["limit_statement"], {"timeout_ms": _READ_TIMEOUT_MS})
+            self._is_reading = True
+            try:
+                yield
+            finally:
+                self._is_reading = False
 
     def open_job(self, spec: JobSpec) -> JobRow:
         """Create the job, its ranges and its tables, or return them as they are."""

@@ -648,6 +648,41 @@ JOIN dataflow.fences f USING (range_id)
 WHERE c.job_id = %(job_id)s
 ORDER BY r.range_id;
 
+-- name: find_job
+-- The job's number, in a transaction that writes nothing.
+SELECT job_id FROM dataflow.jobs WHERE name = %(name)s;
+
+-- name: read_at_one_moment
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+
+-- name: limit_statement
+SELECT set_config('statement_timeout', %(timeout_ms)s, TRUE);
+
+-- name: read_key
+-- All that is stored of the keys with a hash, for people: one statement, so it is as of one instant.
+WITH mine AS MATERIALIZED (
+    SELECT f.range_id, f.watermark_us, f.compacted
+    FROM dataflow.ranges r
+    CROSS JOIN LATERAL (SELECT g.* FROM dataflow.fences g WHERE g.range_id = r.range_id
+                        ORDER BY g.generation DESC LIMIT 1) f
+    WHERE r.computation_id = %(computation_id)b AND %(key_hash)b BETWEEN r.first_hash AND r.last_hash
+)
+SELECT 0, m.range_id::bigint, m.watermark_us, NULL::bytea, NULL::bytea, NULL::text FROM mine m
+UNION ALL
+SELECT 1, NULL, NULL, c.cell_key, c.value, NULL
+FROM mine CROSS JOIN {cells} c
+WHERE c.computation_id = %(computation_id)b AND c.key_hash = %(key_hash)b
+  AND substring(c.cell_key FROM 1 FOR 1) <> '\xfe'
+UNION ALL
+SELECT 2, NULL, t.fire_us, t.cell_key, t.tag, t.domain
+FROM mine CROSS JOIN {timers} t
+WHERE t.computation_id = %(computation_id)b AND t.key_hash = %(key_hash)b
+UNION ALL
+SELECT 3, NULL, NULL, NULL, e.payload, NULL
+FROM (SELECT w.payload, w.bundle, w.part FROM mine m
+      JOIN {journal} w ON w.range_id = m.range_id AND w.bundle > m.compacted
+      ORDER BY w.bundle, w.part) e;
+
 -- name: read_cells
 -- Some cells, to the owner of ranges: one statement, so tokens and cells are as of one instant.
 -- The first row has the number of the ranges that are the owner's; rows without a hash have nothing else.
@@ -1085,6 +1120,15 @@ FROM (
 ) o
 WHERE o.since <= clock_timestamp() - %(older_than_s)s * INTERVAL '1 second'
 ORDER BY o.since;
+
+-- name: blocked_sessions
+-- Sessions of this database that wait for locks of others, and what those run.
+SELECT a.pid, b.pid, left(b.query, 200), EXTRACT(epoch FROM clock_timestamp() - a.query_start)::float8
+FROM pg_stat_activity a
+CROSS JOIN LATERAL unnest(pg_blocking_pids(a.pid)) AS h (pid)
+JOIN pg_stat_activity b ON b.pid = h.pid
+WHERE a.datname = current_database() AND a.query_start IS NOT NULL AND b.query IS NOT NULL
+ORDER BY a.query_start;
 
 -- name: is_alive
 -- Whether the session is still there, and with it what it holds.

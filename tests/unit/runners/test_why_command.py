@@ -1,0 +1,237 @@
+"""The command ``dataflow why``: what it prints of a store, whether or not a driver has left anything there."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from runners.cli import command_line
+from runners.cli.command_line import main
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import even_ranges
+from runners.millwheel.model.troubles import Trouble, TroubleKind
+from runners.millwheel.store.memory.store import MemoryStore
+from runners.millwheel.store.port import JobSpec, JobSummary, RangeSpec, Store
+from runners.millwheel.versions.state_shape import StateShape
+from runners.observability.evidence.snapshot import (
+    DriverEvidence,
+    JobSnapshot,
+    Phase,
+    RangeEvidence,
+    RangeState,
+    SplitEvidence,
+    StageEvidence,
+    WorkerEvidence,
+)
+from runners.observability.why.explanation import CauseKind, WhyExplanation
+from runners.testing.manual_clock import ManualClock
+
+DSN = "postgresql://me@db.example.org/flights"
+NOON_US = 1_711_886_640_000_000  # 2024-03-31T12:04:00Z
+S = 1_000_000
+READ, SUM = RangeId("read", 0), RangeId("sum", 0)
+SHAPES = {
+    "read": StateShape({}),
+    "sum": StateShape(
+        {
+            "window_fn": f"FixedWindows(size_us={120 * S}, offset_us=0)",
+            "trigger": "DefaultTrigger()",
+            "allowed_lateness": "0",
+        },
+        senders=("read",),
+        tables={"rows": "scores"},
+    ),
+}
+
+
+class Driven(MemoryStore):
+    """A store whose jobs have a driver, or have none."""
+
+    driver: str | None = "host, process 7"
+
+    def read_jobs(self) -> Sequence[JobSummary]:
+        return [attrs.evolve(each, driver=self.driver) for each in super().read_jobs()]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> Driven:
+    store = Driven(clock)
+    (keys,) = even_ranges(1)
+    store.open_job(
+        JobSpec(
+            job="scores",
+            mode="streaming",
+            fingerprint="f",
+            ranges=[
+                RangeSpec(range_id=READ, split=b"split"),
+                RangeSpec(range_id=SUM, keys=keys),
+            ],
+            computations={name: shape.encoded() for name, shape in SHAPES.items()},
+        )
+    )
+    monkeypatch.setenv("DATAFLOW_STORE", DSN)
+
+    def open_store(dsn: str, *, connect_timeout_s: float) -> Store:
+        return store
+
+    monkeypatch.setattr(command_line, "open_store", open_store)
+    return store
+
+
+def snapshot(phase: Phase = Phase.RUNNING, record_s: int = 41) -> JobSnapshot:
+    """One split that has read up to 12:05:12, a minute behind its last record, and one grouping."""
+    at_us = NOON_US + 200 * S
+    read_us = NOON_US + 72 * S
+    poll = SplitEvidence(polled_us=at_us - S, record_us=at_us - record_s * S)
+    common: dict[str, Any] = {"slot": 0, "state": RangeState.OWNED, "worker": "w", "index": 0}
+    return JobSnapshot(
+        job="scores",
+        job_version=0,
+        taken_us=at_us,
+        driver=DriverEvidence(
+            name="host, process 7", started_us=0, phase=phase, workers=1, workers_ready=1
+        ),
+        watermark_us=read_us,
+        slowest_source_us=read_us,
+        stages={
+            "read": StageEvidence(
+                is_source=True, senders=(), input_us=None, output_us=read_us, records=120
+            ),
+            "sum": StageEvidence(
+                is_source=False, senders=("read",), input_us=read_us, output_us=read_us
+            ),
+        },
+        ranges={
+            "read[0]": RangeEvidence(
+                stage="read", output_us=read_us, processed_us=read_us, poll=poll, **common
+            ),
+            "sum[0]": RangeEvidence(stage="sum", output_us=read_us, processed_us=read_us, **common),
+        },
+        workers=[WorkerEvidence(slot=0, worker="w", reported_us=at_us, heartbeat_us=at_us)],
+    )
+
+
+def note(store: Driven, found: JobSnapshot) -> None:
+    store.note_snapshot("scores", found.write(), found.taken_us)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["why", "scores", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_it_names_the_split_that_holds(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    note(store, snapshot())
+    shown = printed(capsys, "--window", "2024-03-31T12:04:00Z/2024-03-31T12:06:00Z")
+    first, second, *_ = shown.splitlines()
+
+    assert first == (
+        "2024-03-31T12:04:00+00:00 to 2024-03-31T12:06:00+00:00 has not ended for 'sum'; "
+        "'sum' is at 2024-03-31T12:05:12+00:00, 48 seconds before it"
+    )
+    assert second.startswith(
+        "held by: split read[0] is at 2024-03-31T12:05:12+00:00: its last record"
+    )
+    assert "41 seconds ago" in second
+    assert "\nheld by:\n  'sum' is at" in shown
+
+
+def test_all_is_well(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    note(store, snapshot(record_s=1))
+    shown = printed(capsys)
+
+    assert shown.startswith(
+        "nothing is due: the next window of 'sum' ends at 2024-03-31T12:06:00+00:00, "
+        "in 48 seconds of event time; event time goes on, and all is well\n"
+    )
+
+
+def test_it_answers_when_the_driver_is_dead(
+    store: Driven, clock: ManualClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note(store, snapshot())
+    store.note_troubles(
+        "scores", [Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason="boom\nand more")]
+    )
+    store.driver = None
+    clock.advance(41_000)
+    shown = printed(capsys)
+
+    first, second, *_ = shown.splitlines()
+    assert first == (
+        "nobody runs job scores: its driver, host, process 7, has written nothing for 41 seconds"
+    )
+    assert second.endswith("at sum[0]: boom")
+    assert "hint: run it again: it goes on where it was" in shown
+
+
+def test_a_driver_that_is_silent(
+    store: Driven, clock: ManualClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note(store, snapshot())
+    clock.advance(41_000)
+
+    assert "has written nothing for 41 seconds" in printed(capsys)
+
+
+def test_a_job_that_is_being_paused(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    note(store, snapshot(Phase.PAUSING))
+
+    assert "job scores is being paused: its sources are not read" in printed(capsys)
+
+
+def test_a_store_without_a_snapshot(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    """An older driver has left none: what is shown is as of the last commits, and that is said."""
+    shown = printed(capsys)
+
+    assert "read[0] has no owner" in shown
+    assert "unknown: the driver has left no snapshot of what it knows" in shown
+
+
+def test_a_snapshot_of_a_later_version(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    store.note_snapshot("scores", b'{"version": 99}', 1)
+
+    assert "unknown: what the driver has left cannot be read" in printed(capsys)
+
+
+def test_a_key_that_nobody_has_seen(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    note(store, snapshot())
+    shown = printed(capsys, "--key", "red")
+
+    assert "no record of red has come to 'sum'" in shown
+    assert "its sources have read 120 records, of any key" in shown
+
+
+def test_json_is_the_same_object(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    note(store, snapshot())
+    found = WhyExplanation.of_json(json.loads(printed(capsys, "--transform", "scores", "--json")))
+
+    assert found.cause is CauseKind.WAITS_FOR_RECORD
+    assert found.asked.stage == "sum"
+    assert [each.name for each in found.chain] == ["sum", "read[0]"]
+
+
+@pytest.mark.parametrize("window", ["noon", "2024-03-31T12:04:00Z/never"])
+def test_what_is_no_window_is_refused(
+    store: Driven, capsys: pytest.CaptureFixture[str], window: str
+) -> None:
+    assert main(["why", "scores", "--window", window]) == 2
+    assert "is no window" in capsys.readouterr().err
+
+
+def test_a_transform_that_is_not_there_is_refused(
+    store: Driven, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note(store, snapshot())
+
+    assert main(["why", "scores", "--transform", "nobody"]) == 2
+    error = capsys.readouterr().err
+    assert "there is no transform 'nobody' in job scores" in error
+    assert "its stages are: 'read', 'sum'" in error
