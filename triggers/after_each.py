@@ -69,10 +69,6 @@ class AfterEach(Trigger):
         """Whether the part whose turn it is should fire."""
         return self._turn(state).should_fire(state[-1], window, clocks)
 
-    def reasons(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> tuple[str, ...]:
-        """The reasons of the part whose turn it is."""
-        return self._turn(state).reasons(state[-1], window, clocks)
-
     def on_fire(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> Progress:
         """The turn passes to the next part when this one has finished."""
         *before, inner = state

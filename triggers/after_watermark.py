@@ -13,7 +13,6 @@ from triggers.checks import check_trigger
 from triggers.clocks import Clocks
 from triggers.repeatedly import Repeatedly
 from triggers.trigger import (
-    END_REACHED,
     EarlyFirings,
     Elements,
     Progress,
@@ -102,16 +101,6 @@ class AfterWatermark(Trigger):
         if clocks.watermark_us >= window.end_us:
             return True
         return self.early is not None and self.early.should_fire(state.early, window, clocks)
-
-    def reasons(self, state: Phases, window: Window, clocks: Clocks) -> tuple[str, ...]:
-        """The reasons of the trigger of the phase, or the watermark between the phases."""
-        if state.has_fired_on_time:
-            assert self.late is not None
-            return self.late.reasons(state.late, window, clocks)
-        if clocks.watermark_us >= window.end_us:
-            return (END_REACHED,)
-        assert self.early is not None
-        return self.early.reasons(state.early, window, clocks)
 
     def on_fire(self, state: Phases, window: Window, clocks: Clocks) -> Progress:
         """After the on-time pane the late phase begins; without one, the trigger has finished."""

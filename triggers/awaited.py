@@ -15,6 +15,7 @@ from enum import StrEnum
 import attrs
 
 from triggers.clocks import Clocks
+from windowing.timestamps import format_timestamp
 from windowing.window import Window
 
 
@@ -105,6 +106,46 @@ class Awaited:
         if not self.parts:
             return [self]
         return [leaf for part in self.parts for leaf in part.open_leaves()]
+
+    def met_leaves(self) -> "list[Awaited]":
+        """The leaves that count now and are met, in the order of the tree."""
+        if self.turn is not Turn.NOW or not self.is_met:
+            return []
+        if not self.parts:
+            return [self]
+        return [leaf for part in self.parts for leaf in part.met_leaves()]
+
+    def __str__(self) -> str:
+        """What a leaf has come to, in words."""
+        if self.kind is AwaitedKind.SIGNAL:
+            return f"signal {self.name}"
+        if self.until_us is not None:
+            clock = "watermark" if self.kind is AwaitedKind.WATERMARK else "clock"
+            return f"the {clock} has reached {format_timestamp(self.until_us)}"
+        if self.need is not None:
+            return f"{self.have} of {self.need} {self.kind}"
+        return self.name or str(self.kind)
+
+
+#: Why a window fires that waits for nothing but its end.
+END_REACHED = "the watermark has reached the end of the window"
+
+
+def reasons(awaited: Awaited, window: Window) -> str:
+    """The leaves because of which a trigger fires, in words.
+
+    Args:
+        awaited: what it waits for; is met.
+        window: the window.
+    """
+    leaves = awaited.met_leaves()
+    texts = [
+        END_REACHED
+        if leaf.kind is AwaitedKind.WATERMARK and leaf.until_us == window.end_us
+        else str(leaf)
+        for leaf in leaves
+    ]
+    return ", ".join(dict.fromkeys(texts))
 
 
 def end_awaited(window: Window, clocks: Clocks) -> Awaited:

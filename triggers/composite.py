@@ -69,10 +69,6 @@ class _Together(Trigger):
             for part, inner in zip(self.parts, state, strict=True)
         )
 
-    def reasons(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> tuple[str, ...]:
-        """The reasons of the parts that should fire; of the last ones where all are needed."""
-        return _reasons(zip(self.parts, state, strict=True), window, clocks)
-
     def on_fire(self, state: tuple[Any, ...], window: Window, clocks: Clocks) -> Progress:
         """It fires once; parts that have fired keep their state, the others begin again if it is called again."""
         states = []
@@ -219,10 +215,6 @@ class OrFinally(Trigger):
             for trigger, inner in zip((self.part, self.until), state, strict=True)
         )
 
-    def reasons(self, state: tuple[Any, Any], window: Window, clocks: Clocks) -> tuple[str, ...]:
-        """The reasons of the triggers that should fire."""
-        return _reasons(zip((self.part, self.until), state, strict=True), window, clocks)
-
     def on_fire(self, state: tuple[Any, Any], window: Window, clocks: Clocks) -> Progress:
         """It has finished when ``until`` has fired, or ``part`` has finished."""
         part, until = state
@@ -275,17 +267,6 @@ def _fires(trigger: Trigger) -> bool:
 
 def _once(*, fires: bool) -> EarlyFirings:
     return EarlyFirings.THEN_FINISHES if fires else EarlyFirings.NEVER
-
-
-def _reasons(
-    parts: Iterable[tuple[Trigger, Any]], window: Window, clocks: Clocks
-) -> tuple[str, ...]:
-    return tuple(
-        reason
-        for part, state in parts
-        if type(state) is not Fired and part.should_fire(state, window, clocks)
-        for reason in part.reasons(state, window, clocks)
-    )
 
 
 def _soonest(parts: Iterable[tuple[Trigger, Any]], window: Window, clocks: Clocks) -> TriggerTimers:

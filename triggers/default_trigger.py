@@ -6,7 +6,7 @@ import attrs
 
 from triggers.awaited import Awaited, end_awaited
 from triggers.clocks import Clocks
-from triggers.trigger import END_REACHED, EarlyFirings, Elements, Progress, Trigger, TriggerTimers
+from triggers.trigger import EarlyFirings, Elements, Progress, Trigger, TriggerTimers
 from windowing.window import Window
 
 
@@ -29,10 +29,6 @@ class DefaultTrigger(Trigger):
     def should_fire(self, state: Any, window: Window, clocks: Clocks) -> bool:
         """Whether the watermark has reached the end of the window."""
         return clocks.watermark_us >= window.end_us
-
-    def reasons(self, state: Any, window: Window, clocks: Clocks) -> tuple[str, ...]:
-        """The watermark, for later records too."""
-        return (END_REACHED,)
 
     def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """It never finishes."""

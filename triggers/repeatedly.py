@@ -61,10 +61,6 @@ class Repeatedly(Trigger):
         """Whether the part should fire."""
         return self.part.should_fire(self._running(state), window, clocks)
 
-    def reasons(self, state: Any, window: Window, clocks: Clocks) -> tuple[str, ...]:
-        """The reasons of the part."""
-        return self.part.reasons(self._running(state), window, clocks)
-
     def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:
         """The part starts again if it has finished."""
         after = self.part.on_fire(self._running(state), window, clocks)

@@ -20,9 +20,6 @@ from triggers.clocks import Clocks
 from windowing.errors import WindowError
 from windowing.window import Window
 
-#: Why a trigger fires that waits for the end of the window.
-END_REACHED = "the watermark has reached the end of the window"
-
 
 class TriggerTimers(NamedTuple):
     """The next instants at which a trigger wants to be called again, in microseconds; None: not by time."""
@@ -146,16 +143,6 @@ class Trigger(ABC):
             window: the window.
             clocks: the clocks.
         """
-
-    def reasons(self, state: Any, window: Window, clocks: Clocks) -> tuple[str, ...]:
-        """The parts because of which the window should fire now, as texts; `should_fire` is true.
-
-        Args:
-            state: the state of the trigger.
-            window: the window.
-            clocks: the clocks.
-        """
-        return (repr(self),)
 
     @abstractmethod
     def on_fire(self, state: Any, window: Window, clocks: Clocks) -> Progress:

@@ -198,8 +198,8 @@ def test_what_replaced_what_and_why() -> None:
     explained: RowExplanation = result.explain_row("sums", "red")
     assert explained.pane is not None
     assert explained.pane.replaced is not None
-    assert explained.pane.pane.entry.reason == "AfterCount(count=1)"
-    assert explained.pane.replaced.entry.reason == "AfterCount(count=2)"
+    assert explained.pane.pane.entry.reason == "1 of 1 records"
+    assert explained.pane.replaced.entry.reason == "2 of 2 records"
     assert [each.entry.sign for each in explained.before] == [-1, +1]
     assert explained.pane.inputs[0].elements == []
 

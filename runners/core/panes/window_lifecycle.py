@@ -21,6 +21,7 @@ from runners.core.ground.lineage import FiringCause
 from runners.core.panes.firing import Panes
 from runners.core.panes.merging_cells import Regrouper
 from runners.core.partials.folding import Accumulation
+from triggers.awaited import reasons
 from triggers.clocks import Clocks
 from triggers.firing_behavior import FiringBehavior
 from triggers.timestamp_combiner import TimestampCombiner
@@ -240,7 +241,7 @@ class WindowLifecycle:
             return ""
         if trigger.is_finished or not self._trigger.should_fire(trigger.state, window, seen):
             return _EXPIRED
-        return ", ".join(dict.fromkeys(self._trigger.reasons(trigger.state, window, seen)))
+        return reasons(self._trigger.awaited(trigger.state, window, seen), window)
 
     def _ask_trigger(
         self, key: Any, window: Window, state: WindowState, effects: Effects, clocks: Clocks

@@ -61,7 +61,7 @@ from runners.core.stateful.cell_pages import (
 from runners.core.stateful.merging_do_fn import MergingDoFnMachine
 from runners.core.stateful.stateful_do_fn import StatefulDoFnMachine
 from runners.core.user_code.poison import Trial
-from triggers.trigger import END_REACHED
+from triggers.awaited import END_REACHED
 from windowing.errors import what_was_raised
 
 T = TypeVar("T")
