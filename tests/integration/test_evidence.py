@@ -202,6 +202,7 @@ def test_what_a_running_job_knows_is_true(
             and now.rates.get("records_read_per_s", 0) > 0
             and any(each.hot_keys for each in now.ranges.values())
             and sum(map(sum, (each.commits.counts for each in now.workers))) > 0
+            and all(each.heartbeat_us and each.idle_us for each in now.workers)
         )
 
     until(is_whole, lambda: str(snapshot(store)))
