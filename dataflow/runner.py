@@ -40,7 +40,7 @@ class PipelineState(StrEnum):
     FAILED = "failed"
 
 
-class Explained(Protocol):
+class Explanation(Protocol):
     """An answer for people: ``print`` shows it."""
 
     def as_json(self) -> Mapping[str, Any]:
@@ -132,7 +132,7 @@ class PipelineResult(Protocol):
           (from 1), ``start_bytes``, ``end_bytes``, and ``raw``, the first 64 KiB of these bytes.
         """
 
-    def explain_row(self, table: str, key: str) -> Explained:
+    def explain_row(self, table: str, key: str) -> Explanation:
         """Explain where a row of a result table comes from: its pane, why that fired, and what it was made of.
 
         Only where the pipeline runs with ``lineage="panes"``, or ``"records"`` for the records too.

@@ -110,10 +110,6 @@ def test_the_store_has_what_the_owner_has(strategy: df.WindowInto, seed: int) ->
     assert compared, "there is nothing to compare"
 
 
-def has_come_to(cluster: Cluster, second: int) -> bool:
-    return cluster.at("total") >= second
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_has_fired_is_not_shown(seed: int) -> None:
