@@ -11,6 +11,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 import attrs
 
+from dataflow.layers import layers_of
+
 _CHARACTER_WIDTH, _LINE_HEIGHT, _PADDING, _GAP = 7.5, 17, 12, 40
 #: Of a box with its two lines.
 _HEIGHT = 2 * _LINE_HEIGHT + _PADDING
@@ -145,15 +147,13 @@ class Drawing:
 
     def _places(self) -> list[tuple[float, float]]:
         """The upper left corner of each box."""
-        rows = [0] * len(self.boxes)
-        for arrow in sorted(self.arrows, key=lambda each: each.end):
-            rows[arrow.end] = max(rows[arrow.end], rows[arrow.start] + 1)
-        filled_px: dict[int, float] = {}
-        places = []
-        for row, box in zip(rows, self.boxes, strict=True):
-            x = filled_px.get(row, 0.0)
-            filled_px[row] = x + _width(box) + _GAP / 2
-            places.append((x, float(row * (_HEIGHT + _GAP))))
+        places = [(0.0, 0.0)] * len(self.boxes)
+        arrows = [(arrow.start, arrow.end) for arrow in self.arrows]
+        for row, layer in enumerate(layers_of(len(self.boxes), arrows)):
+            x = 0.0
+            for each in layer:
+                places[each] = x, float(row * (_HEIGHT + _GAP))
+                x += _width(self.boxes[each]) + _GAP / 2
         return places
 
     def _draw_arrow(

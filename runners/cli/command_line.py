@@ -27,6 +27,7 @@ from runners.cli.rows import add_command as add_explain_command
 from runners.cli.rows import add_plot_command
 from runners.cli.run import add_command as add_run_command
 from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
+from runners.cli.ui import add_command as add_ui_command
 from runners.cli.waiting import add_command as add_sinks_command
 from runners.cli.why import add_command as add_why_command
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
@@ -47,6 +48,7 @@ examples:
   dataflow sinks scores
   dataflow why scores --key red
   dataflow troubles scores
+  dataflow ui
   dataflow drain scores --wait
   dataflow metrics scores
   dataflow explain-row totals red,2013-01-01T12:00:00Z
@@ -331,6 +333,7 @@ def _parser() -> argparse.ArgumentParser:
     add_explain_command(partial(_verb, verbs))
     add_plot_command(_with_job(verbs))
     add_why_command(_with_job(verbs))
+    add_ui_command(partial(_verb, verbs))
     _add_views(verbs)
     _add_requests(verbs)
     return parser

@@ -1,0 +1,242 @@
+"""The addresses of the page, and what keeps it to those who may see it.
+
+GET only; another `Host` than those that are expected is refused, so that no site can have a browser read it under a name
+of its own; scripts and styles are those of this package alone; not on loopback, a cookie has a token.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlencode
+
+import attrs
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from dataflow.errors import DataflowError
+from runners.core.ground.clock import Clock
+from runners.millwheel.store.postgres.reader import ReadOnlyStore
+from runners.observability.why.explain import UnknownTransformError
+from runners.ui.history import History
+from runners.ui.pages import JobUnknownError, Pages
+from runners.ui.reads import QUERIES, Reads
+from runners.ui.templating import render
+
+_STATIC = files(__package__) / "static"
+_TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain", "svg": "image/svg+xml"}
+_COOKIE = "dataflow_ui_token"
+#: By names of files, so that nothing but them can be asked for.
+_FILES = {path.name: path for path in _STATIC.iterdir() if path.is_file()}
+_HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """Who may see the page, and what of it.
+
+    Attributes:
+        hosts: names under which it may be asked for, without the port.
+        token: that the cookie has to have; None: none is needed.
+        show_keys: whether keys, records and what errors say of them are shown.
+    """
+
+    hosts: Sequence[str] = ("127.0.0.1", "localhost")
+    token: str | None = None
+    show_keys: bool = False
+
+
+def make_app(store: ReadOnlyStore, clock: Clock, access: Access) -> Starlette:
+    """The application; samples are taken while it runs.
+
+    Args:
+        store: what it shows.
+        clock: that of this machine.
+        access: who may see it.
+    """
+    reads = Reads(store, clock)
+    history = History(reads)
+    site = _Site(Pages(reads, history, show_keys=access.show_keys), access)
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> Any:
+        history.start()
+        yield
+        history.stop()
+        store.close()
+
+    return Starlette(
+        routes=site.routes(),
+        lifespan=running,
+        middleware=[
+            Middleware(_Guard, token=access.token),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False),
+        ],
+    )
+
+
+class _Site:
+    """The pages at their addresses."""
+
+    def __init__(self, pages: Pages, access: Access) -> None:
+        self._pages, self._access = pages, access
+
+    def routes(self) -> list[Route]:
+        """All addresses; each page is JSON, too, with ``.json`` behind it."""
+        pages: dict[str, tuple[str, Callable[[Request], object]]] = {
+            "/jobs": ("overview.html", lambda _: self._pages.overview()),
+            "/jobs/{job}": (
+                "job.html",
+                lambda r: self._pages.job(_job(r), r.query_params.get("transform")),
+            ),
+            "/jobs/{job}/windows": (
+                "windows.html",
+                lambda r: self._pages.windows(_job(r), r.query_params.get("key") or None),
+            ),
+            "/jobs/{job}/kept": ("kept.html", lambda r: self._pages.kept(_job(r))),
+            "/jobs/{job}/ranges": ("ranges.html", lambda r: self._pages.ranges(_job(r))),
+            "/jobs/{job}/workers": ("workers.html", lambda r: self._pages.workers(_job(r))),
+            "/jobs/{job}/events": ("events.html", lambda r: self._pages.events(_job(r))),
+        }
+        routes = [
+            Route("/", lambda _: RedirectResponse("/jobs"), methods=["GET"]),
+            Route("/static/{name}", _file, methods=["GET"]),
+            Route("/sql/{name}", self._sql, methods=["GET"]),
+        ]
+        # A name of a job may end in .json, but the longest address that fits comes first.
+        for path, (template, make) in reversed(pages.items()):
+            routes.append(Route(f"{path}.json", self._endpoint(None, make), methods=["GET"]))
+            routes.append(Route(path, self._endpoint(template, make), methods=["GET"]))
+        return routes
+
+    def _endpoint(
+        self, template: str | None, make: Callable[[Request], object]
+    ) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            try:
+                page = make(request)
+            except DataflowError as error:
+                return self._failed(request, error, as_json=template is None)
+            if template is None:
+                return _json(page)
+            return _html(render(template, self._values(request, page=page)))
+
+        return answer
+
+    def _values(self, request: Request, **values: object) -> dict[str, object]:
+        query = dict(request.query_params)
+        is_live = query.get("refresh") != "off"
+        other = {**query, "refresh": "off"}
+        if not is_live:
+            del other["refresh"]
+        as_json = f"{request.url.path}.json" + (f"?{urlencode(query)}" if query else "")
+        return {
+            "is_live": is_live,
+            "other_refresh": f"{request.url.path}?{urlencode(other)}",
+            "as_json": as_json,
+            "path": request.url.path,
+            "shows_keys": self._access.show_keys,
+            **values,
+        }
+
+    def _failed(self, request: Request, error: DataflowError, *, as_json: bool) -> Response:
+        is_missing = isinstance(error, JobUnknownError | UnknownTransformError)
+        status = 404 if is_missing else 503
+        if as_json:
+            return _json({"error": str(error)}, status)
+        return _html(render("error.html", self._values(request, error=error, status=status)), status)
+
+    def _sql(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in QUERIES:
+            return PlainTextResponse("there is no such statement\n", 404)
+        job = request.query_params.get("job")
+        # As psql takes it: \set job 'NAME' and :'job'.
+        values = self._values(request, name=name, job=job, text=_for_psql(QUERIES[name]))
+        return _html(render("sql.html", values))
+
+
+class _Guard:
+    """Refuses what is no GET and who has no token, and sets the headers of all answers."""
+
+    def __init__(self, app: Any, token: str | None) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: _Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    *((name.encode(), value.encode()) for name, value in _HEADERS.items()),
+                ]
+            await send(message)
+
+        refused = self._refused(Request(scope))
+        await (refused or self._app)(scope, receive, with_headers)
+
+    def _refused(self, request: Request) -> Response | None:
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("this page is only read\n", 405, {"allow": "GET, HEAD"})
+        if self._token is None:
+            return None
+        given = request.query_params.get("token")
+        if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
+            # The token must not stay in the address, which people pass on.
+            left = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
+            query = f"?{urlencode(left)}" if left else ""
+            found = RedirectResponse(f"/{request.url.path.lstrip('/')}{query}", 303)
+            found.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
+            return found
+        kept = request.cookies.get(_COOKIE, "")
+        if hmac.compare_digest(kept.encode(), self._token.encode()):
+            return None
+        return PlainTextResponse(
+            "a token is needed: open the address that dataflow ui has printed\n", 401
+        )
+
+
+def _job(request: Request) -> str:
+    return str(request.path_params["job"])
+
+
+def _file(request: Request) -> Response:
+    path = _FILES.get(request.path_params["name"])
+    if path is None:
+        return PlainTextResponse("there is no such file\n", 404)
+    kind = _TYPES.get(path.name.rpartition(".")[2], "text/plain")
+    return Response(path.read_bytes(), media_type=kind)
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(value, enc_hook=str), status, media_type="application/json"
+    )
+
+
+def _html(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="text/html")
+
+
+def _for_psql(text: str) -> str:
+    for name in ("job", "key", "hashes"):
+        text = text.replace(f"%({name})s", f":'{name}'")
+    return text

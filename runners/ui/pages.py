@@ -1,0 +1,647 @@
+"""What is on each page, as values: templates show them, and they are the JSON of the same address.
+
+Instants and lengths are microseconds; None is "not known", and is shown as that.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dataflow.coders import encode_key, hash_key
+from runners.errors import StoreError
+from runners.millwheel.store.postgres.reader import Rows
+from runners.observability.evidence.snapshot import (
+    JobSnapshot,
+    RangeEvidence,
+    StageEvidence,
+    WorkerEvidence,
+)
+from runners.observability.why.explanation import Explanation
+from runners.ui import held
+from runners.ui.history import History, Sample, speed
+from runners.ui.pictures import Edge, Line, Node, Span
+from runners.ui.reads import Reads
+from runners.ui.states import NEAR_US, OLD_US, State, Tone, lag_state, state
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+
+#: What stands for keys, records and what errors say of them.
+HIDDEN = "hidden: dataflow ui --show-keys shows it"
+_SPEED_OVER_US = 20_000_000
+_OLD_PRODUCTION_US = 10_000_000
+#: Hashes of keys are unsigned, and a bigint is not.
+_HASH_OFFSET = 1 << 63
+
+
+class JobUnknownError(StoreError):
+    """The store has no job of that name."""
+
+
+@attrs.frozen(kw_only=True)
+class Head:
+    """What is on top of every page of a job.
+
+    Attributes:
+        now_us: by the clock of the store.
+        evidence_age_us: how old what the driver wrote last is.
+        is_old: whether that is too old to be how things are.
+    """
+
+    job: str
+    mode: str
+    state: State
+    driver: str | None
+    is_driven: bool
+    phase: str | None
+    version: int
+    watermark_us: int | None
+    lag_us: int | None
+    open_ranges: int
+    ranges: int
+    now_us: int
+    evidence_age_us: int | None
+    is_old: bool
+
+
+@attrs.frozen(kw_only=True)
+class Overview:
+    """All jobs."""
+
+    jobs: Sequence[Head]
+
+
+@attrs.frozen(kw_only=True)
+class StageRow:
+    """A stage.
+
+    Attributes:
+        forward: seconds of event time in a second, over the last samples.
+        held: how many productions of it are not acknowledged, and since when the oldest waits.
+    """
+
+    name: str
+    is_source: bool
+    state: State
+    event_us: int | None
+    own_lag_us: int | None
+    inherited_lag_us: int | None
+    forward: float | None
+    records: int | None
+    records_per_s: float | None
+    held: int
+    held_age_us: int | None
+    backlog_records: int | None
+    late: int
+    dead: int
+    due_us: int | None
+    is_in_chain: bool
+    senders: Sequence[str]
+
+
+@attrs.frozen(kw_only=True)
+class JobPage:
+    """A job."""
+
+    head: Head
+    explanation: Explanation | None
+    chain: Sequence[str]
+    stages: Sequence[StageRow]
+    sinks: Sequence[Mapping[str, Any]]
+    history: Sequence[Sample]
+
+
+@attrs.frozen(kw_only=True)
+class TablePage:
+    """A page of tables, each of the rows of a statement; a table that is not known has the reason.
+
+    Attributes:
+        tables: by name; the name is that of its SQL.
+        unknown: why a table is not there.
+    """
+
+    head: Head
+    tables: Mapping[str, Sequence[Mapping[str, Any]]]
+    unknown: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class KeptPage:
+    """Late records and dead letters.
+
+    Attributes:
+        commands: that replay them, by kind.
+    """
+
+    head: Head
+    tables: Mapping[str, Sequence[Mapping[str, Any]]]
+    unknown: Mapping[str, str]
+    commands: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class WindowsPage:
+    """Windows that are open, and those of a key.
+
+    Attributes:
+        key: that was asked for; None: none.
+        is_refused: whether a key was asked for and must not be shown.
+        event_us: up to where the job has come.
+        spans: what is known of the key, over event time.
+    """
+
+    head: Head
+    tables: Mapping[str, Sequence[Mapping[str, Any]]]
+    unknown: Mapping[str, str]
+    key: str | None
+    is_refused: bool
+    event_us: int | None
+    spans: Sequence[Span]
+
+
+@attrs.frozen(kw_only=True)
+class RangesPage:
+    """Ranges: as committed, and as the driver knows them."""
+
+    head: Head
+    ranges: Sequence[Mapping[str, Any]]
+    channels: Sequence[Mapping[str, Any]]
+    evidence: Mapping[str, RangeEvidence]
+    unknown: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class WorkersPage:
+    """Workers, as the driver knows them.
+
+    Attributes:
+        taken_us: when, by the driver's clock; None: it has left nothing.
+    """
+
+    head: Head
+    workers: Sequence[WorkerEvidence]
+    taken_us: int | None
+
+
+class Pages:
+    """Makes the pages of a store.
+
+    Args:
+        reads: of the store.
+        history: samples of its jobs.
+        show_keys: whether keys, records and what errors say of them are shown.
+    """
+
+    def __init__(self, reads: Reads, history: History, *, show_keys: bool) -> None:
+        self._reads, self._history, self._show_keys = reads, history, show_keys
+
+    def overview(self) -> Overview:
+        """All jobs, the unfinished ones first."""
+        rows = self._reads.read(["jobs"])["jobs"].rows or []
+        heads = [self._head(row) for row in rows]
+        return Overview(jobs=sorted(heads, key=lambda each: each.state.tone is Tone.NONE))
+
+    def job(self, name: str, transform: str | None = None) -> JobPage:
+        """A job: why it is where it is, and its stages.
+
+        Args:
+            name: of the job.
+            transform: that the explanation is asked for; None: the last stage that waits for something.
+
+        Raises:
+            JobUnknownError: there is no such job.
+            UnknownTransformError: there is no such transform.
+        """
+        row, found = self._read(name, [*held.NEEDS, "ranges"])
+        known = held.known_of(row, found)
+        explanation = held.explanation_of(known, transform)
+        chain = held.chain_stages(explanation)
+        head = self._head(row)
+        samples = self._history.of(name)
+        names = list(known.snapshot.stages if known.snapshot else ())
+        names += [each["computation"] for each in found["ranges"].rows or ()]
+        stages = [
+            self._stage(each, known, found, samples, head, chain) for each in dict.fromkeys(names)
+        ]
+        return JobPage(
+            head=head,
+            explanation=explanation,
+            chain=chain,
+            stages=stages,
+            sinks=found["sinks"].rows or (),
+            history=samples,
+        )
+
+    def windows(self, name: str, key: str | None = None) -> WindowsPage:
+        """Windows that have state; and what there is of a key.
+
+        Args:
+            name: of the job.
+            key: as text; None: none is asked for.
+
+        Raises:
+            JobUnknownError: there is no such job.
+        """
+        row, found = self._read(name, ["jobs", "windows", "due", "journal"])
+        is_refused = key is not None and not self._show_keys
+        of_key: Mapping[str, Rows] = {}
+        if key is not None and not is_refused:
+            of_key = self._reads.read(
+                ["key_cells", "key_timers", "key_late"], job=name, key=key, hashes=_hashes(key)
+            )
+        head = self._head(row)
+        return WindowsPage(
+            head=head,
+            tables=_tables({**found, **of_key}),
+            unknown=_unknown({**found, **of_key}),
+            key=None if is_refused else key,
+            is_refused=is_refused,
+            event_us=head.watermark_us,
+            spans=_spans(of_key),
+        )
+
+    def kept(self, name: str) -> KeptPage:
+        """Late records and dead letters, and how to replay them.
+
+        Args:
+            name: of the job.
+
+        Raises:
+            JobUnknownError: there is no such job.
+        """
+        row, found = self._read(name, ["jobs", "kept_counts", "late", "dead"])
+        tables = _tables(found)
+        if not self._show_keys:
+            tables |= {
+                "late": [_masked(each, "key", "contents") for each in tables.get("late", ())],
+                "dead": [
+                    {**_masked(each, "contents"), "error": _class_of(each["error"])}
+                    for each in tables.get("dead", ())
+                ],
+            }
+        quoted = shlex.quote(name)
+        return KeptPage(
+            head=self._head(row),
+            tables=tables,
+            unknown=_unknown(found),
+            commands={
+                "late": f"dataflow replay {quoted} MODULE:FUNCTION",
+                "dead": f"dataflow replay {quoted} MODULE:FUNCTION --dead",
+            },
+        )
+
+    def ranges(self, name: str) -> RangesPage:
+        """Ranges, splits, and what is on its way between them.
+
+        Args:
+            name: of the job.
+
+        Raises:
+            JobUnknownError: there is no such job.
+        """
+        row, found = self._read(name, ["jobs", "ranges", "channels", "snapshot"])
+        snapshot = self._snapshot(row, found)
+        ranges = {} if snapshot is None else dict(snapshot.ranges)
+        if not self._show_keys:
+            ranges = {
+                name: attrs.evolve(
+                    each, hot_keys=[attrs.evolve(key, key=None) for key in each.hot_keys]
+                )
+                for name, each in ranges.items()
+            }
+        return RangesPage(
+            head=self._head(row),
+            ranges=found["ranges"].rows or (),
+            channels=found["channels"].rows or (),
+            evidence=ranges,
+            unknown=_unknown(found),
+        )
+
+    def workers(self, name: str) -> WorkersPage:
+        """Workers, and what each is in the middle of.
+
+        Args:
+            name: of the job.
+
+        Raises:
+            JobUnknownError: there is no such job.
+        """
+        row, found = self._read(name, ["jobs", "snapshot"])
+        snapshot = self._snapshot(row, found)
+        return WorkersPage(
+            head=self._head(row),
+            workers=() if snapshot is None else snapshot.workers,
+            taken_us=None if snapshot is None else snapshot.taken_us,
+        )
+
+    def events(self, name: str) -> TablePage:
+        """What has happened, and why workers have ended or wait.
+
+        Args:
+            name: of the job.
+
+        Raises:
+            JobUnknownError: there is no such job.
+        """
+        row, found = self._read(name, ["jobs", "events", "troubles"])
+        return TablePage(head=self._head(row), tables=_tables(found), unknown=_unknown(found))
+
+    def _read(
+        self, name: str, names: Sequence[str]
+    ) -> tuple[Mapping[str, Any], Mapping[str, Rows]]:
+        found = self._reads.read(names, job=name)
+        rows = found["jobs"].rows
+        if rows is None:
+            raise StoreError("the jobs of this store cannot be read", detail=found["jobs"].reason)
+        row = next((each for each in rows if each["job"] == name), None)
+        if row is None:
+            raise JobUnknownError(f"there is no job {name!r} in this store")
+        return row, found
+
+    def _snapshot(
+        self, row: Mapping[str, Any], found: Mapping[str, Rows]
+    ) -> JobSnapshot | None:
+        empty = dict.fromkeys(held.NEEDS, Rows(rows=[]))
+        return held.known_of(row, {**empty, **found}).snapshot
+
+    def _head(self, row: Mapping[str, Any]) -> Head:
+        now_us, samples = row["now"], self._history.of(row["job"])
+        age_us = None if row["evidence_at"] is None else max(0, now_us - row["evidence_at"])
+        watermark_us = _last_event(samples, row["low_watermark"])
+        is_over = row["finished_at"] is not None
+        lag_us = None if is_over else _behind(now_us, watermark_us)
+        return Head(
+            job=row["job"],
+            mode=row["mode"],
+            state=_job_state(row, age_us, lag_us, _least_speed(samples)),
+            driver=row["driver"],
+            is_driven=row["is_driven"],
+            phase=row["phase"],
+            version=row["version"],
+            watermark_us=watermark_us,
+            lag_us=lag_us,
+            open_ranges=row["open_ranges"],
+            ranges=row["ranges"],
+            now_us=now_us,
+            evidence_age_us=age_us,
+            is_old=not is_over and row["mode"] == "streaming" and (age_us is None or age_us > OLD_US),
+        )
+
+    def _stage(
+        self,
+        name: str,
+        known: held.Known,
+        found: Mapping[str, Rows],
+        samples: Sequence[Sample],
+        head: Head,
+        chain: Sequence[str],
+    ) -> StageRow:
+        evidence = known.snapshot.stages.get(name) if known.snapshot else None
+        ranges = [each for each in found["ranges"].rows or () if each["computation"] == name]
+        pending = [each for each in known.evidence.pending if each.sender.startswith(f"{name}[")]
+        now_us = known.evidence.now_us
+        event_us = evidence.output_us if evidence else _least(ranges)
+        forward = speed(samples, name, _SPEED_OVER_US) if samples else None
+        own_us, inherited_us = _lags(evidence, now_us)
+        ages = [each.age_us for each in pending if each.age_us is not None]
+        backlogs = [each["backlog_records"] for each in ranges if each["backlog_records"] is not None]
+        due = known.evidence.due.get(name)
+        return StageRow(
+            name=name,
+            is_source=evidence.is_source if evidence else any(r["first_hash"] is None for r in ranges),
+            state=_stage_state(known, name, ranges, head, forward, own_us, inherited_us),
+            event_us=event_us,
+            own_lag_us=own_us,
+            inherited_lag_us=inherited_us,
+            forward=forward,
+            records=evidence.records if evidence else None,
+            records_per_s=evidence.records_per_s if evidence and not head.is_old else None,
+            held=sum(each.count for each in pending),
+            held_age_us=max(ages, default=None),
+            backlog_records=sum(backlogs) if backlogs else None,
+            late=_counted(known.evidence.late, name),
+            dead=_counted(known.evidence.dead, name),
+            due_us=None if due is None else due.next_us,
+            is_in_chain=name in chain,
+            senders=tuple(evidence.senders) if evidence else (),
+        )
+
+
+def graph_of(page: JobPage, href: Callable[[str], str]) -> tuple[list[Node], list[Edge]]:
+    """The boxes and arrows of a job.
+
+    Args:
+        page: of the job.
+        href: the address of a stage's explanation.
+    """
+    places = {stage.name: at for at, stage in enumerate(page.stages)}
+    nodes = [
+        Node(
+            name=stage.name,
+            notes=(
+                f"{stage.state.mark} {stage.state.word}",
+                "rate unknown" if stage.records_per_s is None else f"{stage.records_per_s:,.0f} records/s",
+            ),
+            tone=stage.state.tone.value,
+            is_held=stage.is_in_chain,
+            href=href(stage.name),
+        )
+        for stage in page.stages
+    ]
+    edges = []
+    for stage in page.stages:
+        for name in stage.senders:
+            if name in places:
+                sender = page.stages[places[name]]
+                edges.append(_edge(places, sender, stage))
+    return nodes, edges
+
+
+def lines_of(page: JobPage) -> list[Line]:
+    """The lines of the chart of event time.
+
+    Args:
+        page: of the job.
+    """
+    return [
+        Line(
+            name=stage.name,
+            points=[
+                (sample.at_us, event_us)
+                for sample in page.history
+                if (event_us := sample.event_us.get(stage.name)) is not None
+            ],
+        )
+        for stage in page.stages
+    ]
+
+
+def _edge(places: Mapping[str, int], sender: StageRow, stage: StageRow) -> Edge:
+    old_us = sender.held_age_us
+    tone = Tone.GOOD
+    if old_us is not None and old_us > _OLD_PRODUCTION_US:
+        tone = Tone.BAD if old_us > 6 * _OLD_PRODUCTION_US else Tone.WARN
+    note = f"{sender.name} to {stage.name}: {sender.held:,} productions on their way"
+    return Edge(
+        start=places[sender.name],
+        end=places[stage.name],
+        records_per_s=stage.records_per_s,
+        tone=tone.value,
+        is_held=sender.is_in_chain and stage.is_in_chain,
+        note=note,
+    )
+
+
+def _job_state(
+    row: Mapping[str, Any], age_us: int | None, lag_us: int | None, forward: float | None
+) -> State:
+    if row["finished_at"] is not None:
+        return state("drained" if row["is_drained"] else "finished", Tone.NONE)
+    if row["mode"] != "streaming":
+        return state("batch", Tone.BUSY)
+    if not row["is_driven"]:
+        return state("not running", Tone.BAD)
+    if age_us is not None and age_us > OLD_US:
+        return state("driver silent", Tone.BAD)
+    if row["phase"] not in (None, "running"):
+        return state(str(row["phase"]), Tone.WARN)
+    return lag_state(lag_us, forward)
+
+
+def _stage_state(
+    known: held.Known,
+    name: str,
+    ranges: Sequence[Mapping[str, Any]],
+    head: Head,
+    forward: float | None,
+    own_us: int | None,
+    inherited_us: int | None,
+) -> State:
+    if ranges and all(each["is_finished"] for each in ranges):
+        return state("finished", Tone.NONE)
+    if not head.is_driven and head.mode == "streaming":
+        return state("not running", Tone.BAD)
+    if head.is_old or known.snapshot is None:
+        return state("unknown", Tone.NONE)
+    own = [each for _, each in known.evidence.ranges_of(name)]
+    if own and all(each.is_ended for each in own):
+        return state("finished", Tone.NONE)
+    if own and all(each.is_idle or each.is_ended for each in own):
+        return state("idle", Tone.GOOD)
+    if own_us is not None and own_us <= NEAR_US and (inherited_us or 0) > NEAR_US:
+        return state("waits for its input", Tone.BUSY)
+    return lag_state(own_us, forward)
+
+
+def _lags(evidence: StageEvidence | None, now_us: int) -> tuple[int | None, int | None]:
+    """Own and inherited; None where event time is at one of its ends."""
+    if evidence is None:
+        return None, None
+    input_us = now_us if evidence.input_us is None else evidence.input_us
+    has_input = MIN_TIMESTAMP_US < input_us < MAX_TIMESTAMP_US
+    has_output = MIN_TIMESTAMP_US < evidence.output_us < MAX_TIMESTAMP_US
+    own_us = evidence.own_lag_us(now_us) if has_input and has_output else None
+    return own_us, evidence.inherited_lag_us(now_us) if has_input else None
+
+
+def _last_event(samples: Sequence[Sample], committed_us: int | None) -> int | None:
+    """The least event time of the last sample; of what was never sampled, as committed."""
+    if not samples:
+        return committed_us
+    known = samples[-1].event_us.values()
+    return None if None in known else min((each for each in known if each is not None), default=None)
+
+
+def _least_speed(samples: Sequence[Sample]) -> float | None:
+    """That of the stage which is behind the others."""
+    if not samples:
+        return None
+    known = {name: at for name, at in samples[-1].event_us.items() if at is not None}
+    if not known:
+        return None
+    return speed(samples, min(known, key=lambda name: known[name]), _SPEED_OVER_US)
+
+
+def _behind(now_us: int, event_us: int | None) -> int | None:
+    if event_us is None or not MIN_TIMESTAMP_US < event_us < MAX_TIMESTAMP_US:
+        return None
+    return max(0, now_us - event_us)
+
+
+def _least(ranges: Sequence[Mapping[str, Any]]) -> int | None:
+    found = [each["watermark"] for each in ranges]
+    return None if not found or None in found else min(found)
+
+
+def _counted(counts: Mapping[str, int], stage: str) -> int:
+    """Of a stage; what is counted by transform is counted where its name begins with the stage's."""
+    return sum(
+        count for name, count in counts.items() if name == stage or name.startswith(f"{stage}/")
+    )
+
+
+def _hashes(key: str) -> list[int]:
+    """The hashes of what a text may be the key of: the text, a whole number, a pair of these is not guessed."""
+    candidates: list[object] = [key]
+    try:
+        candidates.append(int(key))
+    except ValueError:
+        pass
+    return [hash_key(encode_key(each)) - _HASH_OFFSET for each in candidates]
+
+
+def _spans(found: Mapping[str, Rows]) -> list[Span]:
+    def rows(name: str) -> Sequence[Mapping[str, Any]]:
+        return (found[name].rows or ()) if name in found else ()
+
+    spans = [
+        Span(
+            label=f"{row['computation']}: window",
+            start_us=row["window_start"],
+            end_us=row["window_end"],
+            kind="window",
+        )
+        for row in rows("key_cells")
+        if row["window_start"] is not None
+    ]
+    spans += [
+        Span(
+            label=f"{row['computation']}: timer",
+            start_us=row["fires_at"],
+            end_us=None,
+            kind="timer",
+        )
+        for row in rows("key_timers")
+        if row["domain"] == "event"
+    ]
+    spans += [
+        Span(
+            label=f"{row['transform']}: {row['count']} too late",
+            start_us=row["window_start"],
+            end_us=row["window_end"],
+            kind="late",
+        )
+        for row in rows("key_late")
+    ]
+    return spans
+
+
+def _masked(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: HIDDEN if name in names else value for name, value in row.items()}
+
+
+def _class_of(error: str) -> str:
+    """What an error says may quote the record."""
+    return error.partition("\n")[0].partition(":")[0]
+
+
+def _tables(found: Mapping[str, Rows]) -> dict[str, Sequence[Mapping[str, Any]]]:
+    return {
+        name: rows.rows
+        for name, rows in found.items()
+        if rows.rows is not None and name not in ("jobs", "snapshot")
+    }
+
+
+def _unknown(found: Mapping[str, Rows]) -> dict[str, str]:
+    return {name: rows.reason for name, rows in found.items() if rows.rows is None}

@@ -1,0 +1,112 @@
+"""Templates: pages as HTML.  Jinja escapes everything but the pictures, which are made here and escape for themselves."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from runners.observability.why.words import instant, length
+from runners.ui import pictures
+from runners.ui.pages import JobPage, WindowsPage, graph_of, lines_of
+
+_TEMPLATES = files(__package__) / "templates"
+UNKNOWN = "unknown"
+
+
+def address(*parts: str) -> str:
+    """The address of a page.
+
+    Args:
+        parts: of the path, not quoted.
+    """
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def shown_length(length_us: int | None) -> str:
+    """A length of time by its two largest units, short enough for a table.
+
+    Args:
+        length_us: in microseconds; None: not known.
+    """
+    if length_us is None:
+        return UNKNOWN
+    if length_us < 10_000_000:
+        return f"{length_us / 1_000_000:.1f} s"
+    left_s, parts = length_us // 1_000_000, []
+    for unit, unit_s in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left_s = divmod(left_s, unit_s)
+        if count:
+            parts.append(f"{count:,} {unit}")
+    return " ".join(parts[:2])
+
+
+def shown_instant(at_us: int | None) -> str:
+    """An instant, to the second.
+
+    Args:
+        at_us: in microseconds since 1970; None: not known.
+    """
+    if at_us is None:
+        return UNKNOWN
+    text = instant(at_us - at_us % 1_000_000)
+    return text.replace("T", " ").removesuffix("+00:00")
+
+
+def shown_number(value: float | None, digits: int = 0) -> str:
+    """A number.
+
+    Args:
+        value: None: not known.
+        digits: behind the point.
+    """
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"
+
+
+def _source(name: str | None) -> str | None:
+    path = _TEMPLATES / (name or "")
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+_ENVIRONMENT = Environment(
+    loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    lstrip_blocks=True,
+)  # fmt: skip
+_ENVIRONMENT.filters |= {
+    "length": shown_length,
+    "instant": shown_instant,
+    "number": shown_number,
+    "words": length,
+}
+_ENVIRONMENT.globals |= {"address": address, "UNKNOWN": UNKNOWN}
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """A page as HTML.
+
+    Args:
+        template: file in ``templates/``.
+        values: that it shows; ``page`` is a value of `runners.ui.pages`.
+    """
+    return _ENVIRONMENT.get_template(template).render({**values, **_pictures(values.get("page"))})
+
+
+def _pictures(page: object) -> Mapping[str, Markup]:
+    if isinstance(page, JobPage):
+        job = page.head.job
+        nodes, edges = graph_of(page, lambda stage: f"{address('jobs', job)}?transform={quote(stage)}")
+        return {
+            "graph": _safe(pictures.graph(f"Stages of {job}", nodes, edges)),
+            "chart": _safe(
+                pictures.event_time_chart("Event time against processing time", lines_of(page))
+            ),
+        }
+    if isinstance(page, WindowsPage) and page.spans:
+        return {"line": _safe(pictures.time_line("Time line of the key", page.spans, page.event_us))}
+    return {}
+
+
+def _safe(svg: str) -> Markup:
+    return Markup(svg)  # noqa: S704 - ElementTree has escaped it
