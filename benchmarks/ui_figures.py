@@ -17,6 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import urllib3
+
 import dataflow as df
 from runners.embedded.temporary import temporary_postgres
 from runners.streaming import StreamingRunner
@@ -62,14 +65,14 @@ def build(p: df.Pipeline, scene: str, gate: str) -> None:
         (
             sums[name]
             | f"{name} rows" >> df.Map(row)
-            | df.WriteToPostgres(name, columns=COLUMNS, key=["product", "start"])
+            | df.WriteToPostgres(f"{name} of {scene}", columns=COLUMNS, key=["product", "start"])
         )
     (
         (sums["revenue"], sums["paid"])
         | df.Flatten()
         | "balance" >> df.CombinePerKey(sum)
         | "balance rows" >> df.Map(row)
-        | df.WriteToPostgres("balance", columns=COLUMNS, key=["product", "start"])
+        | df.WriteToPostgres(f"balance of {scene}", columns=COLUMNS, key=["product", "start"])
     )
 
 
@@ -101,7 +104,11 @@ def take(address: str, scene: str, into: Path, folder: Path, *flags: str, ending
     """A picture of the job's page."""
     with chromium(folder / f"profile-{scene}{ending}", *flags) as browser:
         browser.set_window_size(_WIDTH, 1200)
-        browser.get(f"{address}jobs/{scene}?refresh=off" if scene != "overview" else f"{address}jobs?refresh=off")
+        browser.get(
+            f"{address}jobs/{scene}?refresh=off"
+            if scene != "overview"
+            else f"{address}jobs?refresh=off"
+        )
         height = browser.execute_script("return document.documentElement.scrollHeight")
         browser.set_window_size(_WIDTH, min(2400, int(height) + 150))
         browser.save_screenshot(str(into / f"ui-{scene}{ending}.png"))
@@ -111,7 +118,9 @@ def watch(address: str, store: str, scene: str, into: Path, folder: Path) -> Non
     """Run the job of a scene for a while, and take its picture."""
     gate = folder / "gate"
     gate.unlink(missing_ok=True)
-    with started("-m", "benchmarks.ui_figures", "--drive", scene, "--store", store, "--gate", str(gate)) as job:
+    with started(
+        "-m", "benchmarks.ui_figures", "--drive", scene, "--store", store, "--gate", str(gate)
+    ) as job:
         wait_until_shown(address, scene)
         time.sleep(WATCHED_S / 2)
         gate.touch()
@@ -120,16 +129,21 @@ def watch(address: str, store: str, scene: str, into: Path, folder: Path) -> Non
         time.sleep(WATCHED_S)
         take(address, scene, into, folder)
         if scene == "healthy":
-            take(address, scene, into, folder, "--force-dark-mode", "--blink-settings=preferredColorScheme=0", ending="-dark")
+            take(
+                address,
+                scene,
+                into,
+                folder,
+                "--force-dark-mode",
+                "--blink-settings=preferredColorScheme=0",
+                ending="-dark",
+            )
             take(address, "overview", into, folder)
         gate.unlink()
 
 
 def wait_until_shown(address: str, scene: str) -> None:
     """Wait until a job has evidence of its stages, at most two minutes."""
-    import msgspec
-    import urllib3
-
     pool = urllib3.PoolManager()
     for _ in range(240):
         answer = pool.request("GET", f"{address}jobs/{scene}.json")
@@ -159,7 +173,7 @@ def main() -> None:
     serve = "from runners.cli import main; main()"
     with tempfile.TemporaryDirectory() as folder, temporary_postgres() as store:
         # The tables are made by the first who may.
-        subprocess.run([sys.executable, "-c", serve, "jobs", "--store", store], check=True)  # noqa: S603
+        subprocess.run([sys.executable, "-c", serve, "jobs", "--store", store], check=True)
         with started("-c", serve, "ui", "--port", "0", "--store", store) as page:
             assert page.stdout is not None
             address = page.stdout.readline().split()[-1]

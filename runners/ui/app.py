@@ -1,7 +1,7 @@
 """The addresses of the page, and what keeps it to those who may see it.
 
-GET only; another `Host` than those that are expected is refused, so that no site can have a browser read it under a name
-of its own; scripts and styles are those of this package alone; not on loopback, a cookie has a token.
+GET only; another `Host` than those that are expected is refused, so that no site can have a browser read it under a
+name of its own; scripts and styles are those of this package alone; not on loopback, a cookie has a token.
 """
 
 import hmac
@@ -159,7 +159,9 @@ class _Site:
         status = 404 if is_missing else 503
         if as_json:
             return _json({"error": str(error)}, status)
-        return _html(render("error.html", self._values(request, error=error, status=status)), status)
+        return _html(
+            render("error.html", self._values(request, error=error, status=status)), status
+        )
 
     def _sql(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -227,9 +229,7 @@ def _file(request: Request) -> Response:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    return Response(
-        msgspec.json.encode(value, enc_hook=str), status, media_type="application/json"
-    )
+    return Response(msgspec.json.encode(value, enc_hook=str), status, media_type="application/json")
 
 
 def _html(text: str, status: int = 200) -> Response:

@@ -1,7 +1,7 @@
 """History: how far the stages of jobs were, once a second, for as long as this program runs.
 
-It is in memory, and nothing is written to the store: the page has no right to, and a job pays nothing for being watched.
-What is sampled is in the store whether a driver lives or not, so a dead job goes on as a flat line.
+It is in memory, and nothing is written to the store: the page has no right to, and a job pays nothing for being
+watched.  What is sampled is in the store whether a driver lives or not, so a dead job goes on as a flat line.
 """
 
 import threading

@@ -5,11 +5,13 @@ Instants and lengths are microseconds; None is "not known", and is shown as that
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
 
 from dataflow.coders import encode_key, hash_key
+from dataflow.layers import layers_of
 from runners.errors import StoreError
 from runners.millwheel.store.postgres.reader import Rows
 from runners.observability.evidence.snapshot import (
@@ -218,7 +220,7 @@ class Pages:
         chain = held.chain_stages(explanation)
         head = self._head(row)
         samples = self._history.of(name)
-        names = list(known.snapshot.stages if known.snapshot else ())
+        names = _in_order(known.snapshot.stages if known.snapshot else {})
         names += [each["computation"] for each in found["ranges"].rows or ()]
         stages = [
             self._stage(each, known, found, samples, head, chain) for each in dict.fromkeys(names)
@@ -358,9 +360,7 @@ class Pages:
             raise JobUnknownError(f"there is no job {name!r} in this store")
         return row, found
 
-    def _snapshot(
-        self, row: Mapping[str, Any], found: Mapping[str, Rows]
-    ) -> JobSnapshot | None:
+    def _snapshot(self, row: Mapping[str, Any], found: Mapping[str, Rows]) -> JobSnapshot | None:
         empty = dict.fromkeys(held.NEEDS, Rows(rows=[]))
         return held.known_of(row, {**empty, **found}).snapshot
 
@@ -384,7 +384,9 @@ class Pages:
             ranges=row["ranges"],
             now_us=now_us,
             evidence_age_us=age_us,
-            is_old=not is_over and row["mode"] == "streaming" and (age_us is None or age_us > OLD_US),
+            is_old=not is_over
+            and row["mode"] == "streaming"
+            and (age_us is None or age_us > OLD_US),
         )
 
     def _stage(
@@ -404,11 +406,15 @@ class Pages:
         forward = speed(samples, name, _SPEED_OVER_US) if samples else None
         own_us, inherited_us = _lags(evidence, now_us)
         ages = [each.age_us for each in pending if each.age_us is not None]
-        backlogs = [each["backlog_records"] for each in ranges if each["backlog_records"] is not None]
+        backlogs = [
+            each["backlog_records"] for each in ranges if each["backlog_records"] is not None
+        ]
         due = known.evidence.due.get(name)
         return StageRow(
             name=name,
-            is_source=evidence.is_source if evidence else any(r["first_hash"] is None for r in ranges),
+            is_source=evidence.is_source
+            if evidence
+            else any(r["first_hash"] is None for r in ranges),
             state=_stage_state(known, name, ranges, head, forward, own_us, inherited_us),
             event_us=event_us,
             own_lag_us=own_us,
@@ -440,7 +446,9 @@ def graph_of(page: JobPage, href: Callable[[str], str]) -> tuple[list[Node], lis
             name=stage.name,
             notes=(
                 f"{stage.state.mark} {stage.state.word}",
-                "rate unknown" if stage.records_per_s is None else f"{stage.records_per_s:,.0f} records/s",
+                "rate unknown"
+                if stage.records_per_s is None
+                else f"{stage.records_per_s:,.0f} records/s",
             ),
             tone=stage.state.tone.value,
             is_held=stage.is_in_chain,
@@ -474,6 +482,19 @@ def lines_of(page: JobPage) -> list[Line]:
         )
         for stage in page.stages
     ]
+
+
+def _in_order(stages: Mapping[str, StageEvidence]) -> list[str]:
+    """Senders before receivers, which the fields of a jsonb are not."""
+    names = sorted(stages)
+    places = {name: at for at, name in enumerate(names)}
+    arrows = [
+        (places[sender], places[name])
+        for name in names
+        for sender in stages[name].senders
+        if sender in places
+    ]
+    return [names[at] for layer in layers_of(len(names), arrows) for at in layer]
 
 
 def _edge(places: Mapping[str, int], sender: StageRow, stage: StageRow) -> Edge:
@@ -549,7 +570,9 @@ def _last_event(samples: Sequence[Sample], committed_us: int | None) -> int | No
     if not samples:
         return committed_us
     known = samples[-1].event_us.values()
-    return None if None in known else min((each for each in known if each is not None), default=None)
+    return (
+        None if None in known else min((each for each in known if each is not None), default=None)
+    )
 
 
 def _least_speed(samples: Sequence[Sample]) -> float | None:
@@ -583,10 +606,8 @@ def _counted(counts: Mapping[str, int], stage: str) -> int:
 def _hashes(key: str) -> list[int]:
     """The hashes of what a text may be the key of: the text, a whole number, a pair of these is not guessed."""
     candidates: list[object] = [key]
-    try:
+    with suppress(ValueError):
         candidates.append(int(key))
-    except ValueError:
-        pass
     return [hash_key(encode_key(each)) - _HASH_OFFSET for each in candidates]
 
 

@@ -69,8 +69,8 @@ def graph(title: str, nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
     places = {}
     for column, layer in enumerate(layers):
         top = (tallest - len(layer)) * (_NODE_HEIGHT + _ROW_GAP) / 2
-        for row, node in enumerate(layer):
-            places[node] = (
+        for row, box in enumerate(layer):
+            places[box] = (
                 column * (_NODE_WIDTH + _COLUMN_GAP) + 2,
                 top + row * (_NODE_HEIGHT + _ROW_GAP) + 2,
             )
@@ -104,7 +104,10 @@ def _draw_edge(svg: Element, edge: Edge, places: Mapping[int, tuple[float, float
     SubElement(
         group,
         "path",
-        {"d": f"M{x2 - tip_px:g} {y2 - 6:g}L{x2:g} {y2:g}L{x2 - tip_px:g} {y2 + 6:g}Z", "class": "tip"},
+        {
+            "d": f"M{x2 - tip_px:g} {y2 - 6:g}L{x2:g} {y2:g}L{x2 - tip_px:g} {y2 + 6:g}Z",
+            "class": "tip",
+        },
     )
 
 
@@ -114,9 +117,7 @@ def _draw_node(svg: Element, node: Node, x: float, y: float) -> None:
     SubElement(group, "title").text = f"{node.name}: {'; '.join(node.notes)}"
     box = {"x": f"{x:g}", "y": f"{y:g}", "width": f"{_NODE_WIDTH}", "height": f"{_NODE_HEIGHT}"}
     SubElement(group, "rect", {**box, "rx": "6", "class": "box"})
-    SubElement(
-        group, "rect", {**box, "width": "5", "rx": "2", "class": "bar"}
-    )
+    SubElement(group, "rect", {**box, "width": "5", "rx": "2", "class": "bar"})
     lines = [("name", node.name), *(("note", note) for note in node.notes)]
     for number, (kind, text) in enumerate(lines[:3]):
         line = SubElement(
@@ -157,7 +158,11 @@ def event_time_chart(title: str, lines: Sequence[Line]) -> str:
     low_x, high_x = _bounds([at for at, _ in points], 10 * _US_PER_S)
     low_y, high_y = _bounds([event for _, event in points], 10 * _US_PER_S)
     # The diagonal belongs into the picture where the jobs are near it.
-    if low_y - 4 * (high_y - low_y + 60 * _US_PER_S) < high_x < high_y + 4 * (high_y - low_y + 60 * _US_PER_S):
+    if (
+        low_y - 4 * (high_y - low_y + 60 * _US_PER_S)
+        < high_x
+        < high_y + 4 * (high_y - low_y + 60 * _US_PER_S)
+    ):
         low_y, high_y = min(low_y, low_x), max(high_y, high_x)
     area = _Area(low_x, high_x, low_y, high_y)
     _axes(svg, area)
@@ -203,8 +208,22 @@ def _axes(svg: Element, area: _Area) -> None:
     for at in _ticks(area.low_x, area.high_x, 6):
         x = f"{area.x(at):.1f}"
         SubElement(svg, "path", {"d": f"M{x} 12V{_CHART_HEIGHT - _BOTTOM}", "class": "grid"})
-        _text(svg, area.x(at), _CHART_HEIGHT - _BOTTOM + 16, f"{to_datetime(at):%H:%M:%S}", "label", "middle")
-    _text(svg, _CHART_WIDTH / 2 + _LEFT / 2, _CHART_HEIGHT - 6, "processing time (UTC)", "label", "middle")
+        _text(
+            svg,
+            area.x(at),
+            _CHART_HEIGHT - _BOTTOM + 16,
+            f"{to_datetime(at):%H:%M:%S}",
+            "label",
+            "middle",
+        )
+    _text(
+        svg,
+        _CHART_WIDTH / 2 + _LEFT / 2,
+        _CHART_HEIGHT - 6,
+        "processing time (UTC)",
+        "label",
+        "middle",
+    )
     _text(svg, 4, 10, "event time (UTC)", "label", "start")
     first, last = max(area.low_x, area.low_y), min(area.high_x, area.high_y)
     if first < last:
@@ -259,7 +278,12 @@ def time_line(title: str, spans: Sequence[Span], now_us: int | None) -> str:
         group = SubElement(svg, "g", {"class": f"span {span.kind}"})
         SubElement(group, "title").text = span.label
         left, right = x(span.start_us), x(span.end_us if span.end_us is not None else span.start_us)
-        box = {"x": f"{left:.1f}", "y": f"{y:g}", "width": f"{max(4.0, right - left):.1f}", "height": "14"}
+        box = {
+            "x": f"{left:.1f}",
+            "y": f"{y:g}",
+            "width": f"{max(4.0, right - left):.1f}",
+            "height": "14",
+        }
         SubElement(group, "rect", {**box, "rx": "3"})
     if now_us is not None and low <= now_us <= high:
         group = SubElement(svg, "g", {"class": "ideal"})

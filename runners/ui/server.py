@@ -43,6 +43,8 @@ def serve(
         access_log=False, server_header=False,
     )  # fmt: skip
     listening = config.bind_socket()
+    # Who asks before the server has started waits, and is not refused.
+    listening.listen()
     place = f"http://{names[0] if names else host}:{listening.getsockname()[1]}/"
     say(place if token is None else f"{place}?token={token}")
     try:

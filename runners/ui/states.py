@@ -22,7 +22,7 @@ class Tone(StrEnum):
     NONE = "none"
 
 
-_MARKS = {Tone.GOOD: "✓", Tone.BUSY: "»", Tone.WARN: "!", Tone.BAD: "✕", Tone.NONE: "–"}
+_MARKS = {Tone.GOOD: "✓", Tone.BUSY: "»", Tone.WARN: "!", Tone.BAD: "✕", Tone.NONE: "○"}
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,7 @@
-"""Templates: pages as HTML.  Jinja escapes everything but the pictures, which are made here and escape for themselves."""
+"""Templates: pages as HTML.
+
+Jinja escapes everything but the pictures, which are made here and escape for themselves.
+"""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -96,7 +99,9 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 def _pictures(page: object) -> Mapping[str, Markup]:
     if isinstance(page, JobPage):
         job = page.head.job
-        nodes, edges = graph_of(page, lambda stage: f"{address('jobs', job)}?transform={quote(stage)}")
+        nodes, edges = graph_of(
+            page, lambda stage: f"{address('jobs', job)}?transform={quote(stage)}"
+        )
         return {
             "graph": _safe(pictures.graph(f"Stages of {job}", nodes, edges)),
             "chart": _safe(
@@ -104,7 +109,9 @@ def _pictures(page: object) -> Mapping[str, Markup]:
             ),
         }
     if isinstance(page, WindowsPage) and page.spans:
-        return {"line": _safe(pictures.time_line("Time line of the key", page.spans, page.event_us))}
+        return {
+            "line": _safe(pictures.time_line("Time line of the key", page.spans, page.event_us))
+        }
     return {}
 
 

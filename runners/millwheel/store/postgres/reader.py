@@ -1,7 +1,8 @@
 """ReadOnlyStore: statements that only read, as of one moment, for what shows a store and must not change it.
 
-It asks of the server only SELECT on the schema `dataflow`, applies no migration, takes no lock that a commit waits for,
-and ends statements that take too long.  Instants come as microseconds since 1970, the infinite ones as the ends of time.
+It asks of the server only SELECT on the schema `dataflow`, applies no migration, takes no lock that a commit waits
+for, and ends statements that take too long.  Instants come as microseconds since 1970, the infinite ones as the ends
+of time.
 
 Thread-safe.
 """
@@ -117,12 +118,14 @@ class ReadOnlyStore:
 
     def close(self) -> None:
         """Close the connections; reads afterwards open new ones."""
-        for _ in range(_CONNECTIONS):
-            with suppress(queue.Empty):
-                opened = self._free.get_nowait()
-                if opened is not None:
-                    opened.close()
-                self._free.put(None)
+        taken: list[psycopg.Connection[Any] | None] = []
+        with suppress(queue.Empty):
+            while True:
+                taken.append(self._free.get_nowait())
+        for opened in taken:
+            if opened is not None:
+                opened.close()
+            self._free.put(None)
 
     def _read(
         self, opened: psycopg.Connection[Any], statements: Mapping[str, Statement]
