@@ -103,14 +103,14 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
 def take(address: str, scene: str, into: Path, folder: Path, *flags: str, ending: str = "") -> None:
     """A picture of the job's page."""
     with chromium(folder / f"profile-{scene}{ending}", *flags) as browser:
-        browser.set_window_size(_WIDTH, 1200)
+        browser.set_window_size(_WIDTH, 300)
         browser.get(
             f"{address}jobs/{scene}?refresh=off"
             if scene != "overview"
             else f"{address}jobs?refresh=off"
         )
         height = browser.execute_script("return document.documentElement.scrollHeight")
-        browser.set_window_size(_WIDTH, min(2400, int(height) + 150))
+        browser.set_window_size(_WIDTH, min(2400, int(height) + 20))
         browser.save_screenshot(str(into / f"ui-{scene}{ending}.png"))
 
 
@@ -138,7 +138,6 @@ def watch(address: str, store: str, scene: str, into: Path, folder: Path) -> Non
                 "--blink-settings=preferredColorScheme=0",
                 ending="-dark",
             )
-            take(address, "overview", into, folder)
         gate.unlink()
 
 
@@ -180,6 +179,7 @@ def main() -> None:
             for scene in asked.scene or SCENES:
                 watch(address, store, scene, asked.into, Path(folder))
                 print(f"ui-{scene}.png", flush=True)
+            take(address, "overview", asked.into, Path(folder))
 
 
 if __name__ == "__main__":

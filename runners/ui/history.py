@@ -71,8 +71,10 @@ class History:
         with self._lock:
             for job, sample in taken.items():
                 kept = self._samples.setdefault(job, deque(maxlen=SAMPLES_MAX))
-                if not kept or kept[-1].at_us < sample.at_us:
+                if not kept:
                     kept.append(sample)
+                elif kept[-1].at_us < sample.at_us:
+                    kept.append(_never_back(kept[-1], sample))
             newest_us = max((kept[-1].at_us for kept in self._samples.values()), default=0)
             self._samples = {
                 job: kept
@@ -96,6 +98,17 @@ class History:
             except StoreError:
                 # Whoever looks at the page sees why; the samples have a gap.
                 continue
+
+
+def _never_back(before: Sample, sample: Sample) -> Sample:
+    """No watermark goes back: what a driver knows of a range begins anew with each owner."""
+    events = {
+        stage: event_us
+        if (known := before.event_us.get(stage)) is None
+        else max(known, event_us or known)
+        for stage, event_us in sample.event_us.items()
+    }
+    return attrs.evolve(sample, event_us=events)
 
 
 def samples_of(found: Rows) -> Mapping[str, Sample]:

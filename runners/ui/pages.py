@@ -398,7 +398,7 @@ class Pages:
         head: Head,
         chain: Sequence[str],
     ) -> StageRow:
-        evidence = known.snapshot.stages.get(name) if known.snapshot else None
+        evidence = _never_back(name, known.snapshot, samples)
         ranges = [each for each in found["ranges"].rows or () if each["computation"] == name]
         pending = [each for each in known.evidence.pending if each.sender.startswith(f"{name}[")]
         now_us = known.evidence.now_us
@@ -482,6 +482,19 @@ def lines_of(page: JobPage) -> list[Line]:
         )
         for stage in page.stages
     ]
+
+
+def _never_back(
+    name: str, snapshot: JobSnapshot | None, samples: Sequence[Sample]
+) -> StageEvidence | None:
+    """A stage with its latest output that is known: what a driver knows of a range begins anew with each owner."""
+    found = None if snapshot is None else snapshot.stages.get(name)
+    if snapshot is None or found is None:
+        return None
+    told = [each.input_us for each in snapshot.stages.values() if [*each.senders] == [name]]
+    told.append(samples[-1].event_us.get(name) if samples else None)
+    latest_us = max([found.output_us, *(each for each in told if each is not None)])
+    return attrs.evolve(found, output_us=latest_us)
 
 
 def _in_order(stages: Mapping[str, StageEvidence]) -> list[str]:
