@@ -22,8 +22,8 @@ from starlette.routing import Route
 
 from dataflow.errors import DataflowError
 from runners.core.ground.clock import Clock
+from runners.errors import UnknownTransformError
 from runners.millwheel.store.postgres.reader import ReadOnlyStore
-from runners.observability.why.explain import UnknownTransformError
 from runners.ui.history import History
 from runners.ui.pages import JobUnknownError, Pages
 from runners.ui.reads import QUERIES, Reads

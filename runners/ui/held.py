@@ -16,11 +16,11 @@ from runners.observability.why.evidence import (
     Evidence,
     JobState,
     Pending,
-    Sink,
+    SinkWait,
     TroubleSeen,
 )
 from runners.observability.why.explain import Question, explain
-from runners.observability.why.explanation import Explanation, HolderKind
+from runners.observability.why.explanation import HolderKind, WhyExplanation
 
 #: What an explanation is made of.
 NEEDS = ("jobs", "snapshot", "channels", "due", "sinks", "troubles", "kept_counts")
@@ -75,7 +75,7 @@ def known_of(job: Mapping[str, Any], found: Mapping[str, Rows]) -> Known:
     return Known(snapshot=snapshot, age_us=age_us, evidence=evidence)
 
 
-def explanation_of(known: Known, transform: str | None = None) -> Explanation:
+def explanation_of(known: Known, transform: str | None = None) -> WhyExplanation:
     """Why a job is where it is.
 
     Args:
@@ -88,7 +88,7 @@ def explanation_of(known: Known, transform: str | None = None) -> Explanation:
     return explain(known.evidence, Question(transform=transform))
 
 
-def chain_stages(explanation: Explanation) -> Sequence[str]:
+def chain_stages(explanation: WhyExplanation) -> Sequence[str]:
     """The stages of a chain, from the one that waits to the one that holds.
 
     Args:
@@ -140,8 +140,8 @@ def _due(found: Rows, snapshot: JobSnapshot | None) -> Mapping[str, Due]:
     return {name: Due(next_us=rows.get(name)) for name in stages if name in rows}
 
 
-def _sink(row: Mapping[str, Any], now_us: int) -> Sink:
-    return Sink(
+def _sink(row: Mapping[str, Any], now_us: int) -> SinkWait:
+    return SinkWait(
         name=row["sink"] or row["outbox"],
         waiting=row["waiting"],
         failing_for_us=None if row["failing_since"] is None else now_us - row["failing_since"],

@@ -20,7 +20,7 @@ from runners.observability.evidence.snapshot import (
     StageEvidence,
     WorkerEvidence,
 )
-from runners.observability.why.explanation import Explanation
+from runners.observability.why.explanation import WhyExplanation
 from runners.ui import held
 from runners.ui.history import History, Sample, speed
 from runners.ui.pictures import Edge, Line, Node, Span
@@ -106,7 +106,7 @@ class JobPage:
     """A job."""
 
     head: Head
-    explanation: Explanation | None
+    explanation: WhyExplanation | None
     chain: Sequence[str]
     stages: Sequence[StageRow]
     sinks: Sequence[Mapping[str, Any]]
