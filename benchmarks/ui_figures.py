@@ -110,7 +110,7 @@ def take(address: str, scene: str, into: Path, folder: Path, *flags: str, ending
             else f"{address}jobs?refresh=off"
         )
         height = browser.execute_script("return document.documentElement.scrollHeight")
-        browser.set_window_size(_WIDTH, min(2400, int(height) + 20))
+        browser.set_window_size(_WIDTH, min(2400, int(height) + 150))
         browser.save_screenshot(str(into / f"ui-{scene}{ending}.png"))
 
 

@@ -36,7 +36,7 @@ def show_page(asked: argparse.Namespace) -> None:
             port=asked.port,
             names=tuple(asked.name),
             show_keys=asked.show_keys,
-            say=lambda address: print(f"jobs are shown at {address}", flush=True),
+            report=lambda address: print(f"jobs are shown at {address}", flush=True),
         )
     except OSError as error:
         raise DataflowError(

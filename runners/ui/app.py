@@ -24,9 +24,9 @@ from dataflow.errors import DataflowError
 from runners.core.ground.clock import Clock
 from runners.errors import UnknownTransformError
 from runners.millwheel.store.postgres.reader import ReadOnlyStore
-from runners.ui.history import History
-from runners.ui.pages import JobUnknownError, Pages
+from runners.ui.pages import JobUnknownError, PageMaker
 from runners.ui.reads import QUERIES, Reads
+from runners.ui.sampling import Sampling
 from runners.ui.templating import render
 
 _STATIC = files(__package__) / "static"
@@ -70,14 +70,14 @@ def make_app(store: ReadOnlyStore, clock: Clock, access: Access) -> Starlette:
         access: who may see it.
     """
     reads = Reads(store, clock)
-    history = History(reads)
-    site = _Site(Pages(reads, history, show_keys=access.show_keys), access)
+    sampling = Sampling(reads)
+    site = _Site(PageMaker(reads, sampling, show_keys=access.show_keys), access)
 
     @asynccontextmanager
     async def running(_: Starlette) -> Any:
-        history.start()
+        sampling.start()
         yield
-        history.stop()
+        sampling.stop()
         store.close()
 
     return Starlette(
@@ -93,7 +93,7 @@ def make_app(store: ReadOnlyStore, clock: Clock, access: Access) -> Starlette:
 class _Site:
     """The pages at their addresses."""
 
-    def __init__(self, pages: Pages, access: Access) -> None:
+    def __init__(self, pages: PageMaker, access: Access) -> None:
         self._pages, self._access = pages, access
 
     def routes(self) -> list[Route]:

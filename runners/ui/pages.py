@@ -13,7 +13,7 @@ import attrs
 from dataflow.coders import encode_key, hash_key
 from dataflow.layers import layers_of
 from runners.errors import StoreError
-from runners.millwheel.store.postgres.reader import Rows
+from runners.millwheel.store.postgres.reader import FoundRows
 from runners.observability.evidence.snapshot import (
     JobSnapshot,
     RangeEvidence,
@@ -21,10 +21,10 @@ from runners.observability.evidence.snapshot import (
     WorkerEvidence,
 )
 from runners.observability.why.explanation import WhyExplanation
-from runners.ui import held
-from runners.ui.history import History, Sample, speed
-from runners.ui.pictures import Edge, Line, Node, Span
+from runners.ui import reasons
+from runners.ui.pictures import GraphArrow, GraphBox, Line, Span
 from runners.ui.reads import Reads
+from runners.ui.sampling import EventTimeSample, Sampling, speed
 from runners.ui.states import NEAR_US, OLD_US, State, Tone, lag_state, state
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -41,7 +41,7 @@ class JobUnknownError(StoreError):
 
 
 @attrs.frozen(kw_only=True)
-class Head:
+class JobHead:
     """What is on top of every page of a job.
 
     Attributes:
@@ -70,7 +70,7 @@ class Head:
 class Overview:
     """All jobs."""
 
-    jobs: Sequence[Head]
+    jobs: Sequence[JobHead]
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +79,7 @@ class StageRow:
 
     Attributes:
         forward: seconds of event time in a second, over the last samples.
-        held: how many productions of it are not acknowledged, and since when the oldest waits.
+        pending: how many productions of it are not acknowledged, and since when the oldest waits.
     """
 
     name: str
@@ -91,8 +91,8 @@ class StageRow:
     forward: float | None
     records: int | None
     records_per_s: float | None
-    held: int
-    held_age_us: int | None
+    pending: int
+    pending_age_us: int | None
     backlog_records: int | None
     late: int
     dead: int
@@ -105,12 +105,12 @@ class StageRow:
 class JobPage:
     """A job."""
 
-    head: Head
+    head: JobHead
     explanation: WhyExplanation | None
     chain: Sequence[str]
     stages: Sequence[StageRow]
     sinks: Sequence[Mapping[str, Any]]
-    history: Sequence[Sample]
+    samples: Sequence[EventTimeSample]
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +122,7 @@ class TablePage:
         unknown: why a table is not there.
     """
 
-    head: Head
+    head: JobHead
     tables: Mapping[str, Sequence[Mapping[str, Any]]]
     unknown: Mapping[str, str]
 
@@ -135,7 +135,7 @@ class KeptPage:
         commands: that replay them, by kind.
     """
 
-    head: Head
+    head: JobHead
     tables: Mapping[str, Sequence[Mapping[str, Any]]]
     unknown: Mapping[str, str]
     commands: Mapping[str, str]
@@ -152,7 +152,7 @@ class WindowsPage:
         spans: what is known of the key, over event time.
     """
 
-    head: Head
+    head: JobHead
     tables: Mapping[str, Sequence[Mapping[str, Any]]]
     unknown: Mapping[str, str]
     key: str | None
@@ -165,7 +165,7 @@ class WindowsPage:
 class RangesPage:
     """Ranges: as committed, and as the driver knows them."""
 
-    head: Head
+    head: JobHead
     ranges: Sequence[Mapping[str, Any]]
     channels: Sequence[Mapping[str, Any]]
     evidence: Mapping[str, RangeEvidence]
@@ -180,22 +180,22 @@ class WorkersPage:
         taken_us: when, by the driver's clock; None: it has left nothing.
     """
 
-    head: Head
+    head: JobHead
     workers: Sequence[WorkerEvidence]
     taken_us: int | None
 
 
-class Pages:
+class PageMaker:
     """Makes the pages of a store.
 
     Args:
         reads: of the store.
-        history: samples of its jobs.
+        sampling: samples of its jobs.
         show_keys: whether keys, records and what errors say of them are shown.
     """
 
-    def __init__(self, reads: Reads, history: History, *, show_keys: bool) -> None:
-        self._reads, self._history, self._show_keys = reads, history, show_keys
+    def __init__(self, reads: Reads, sampling: Sampling, *, show_keys: bool) -> None:
+        self._reads, self._sampling, self._show_keys = reads, sampling, show_keys
 
     def overview(self) -> Overview:
         """All jobs, the unfinished ones first."""
@@ -214,12 +214,12 @@ class Pages:
             JobUnknownError: there is no such job.
             UnknownTransformError: there is no such transform.
         """
-        row, found = self._read(name, [*held.NEEDS, "ranges"])
-        known = held.known_of(row, found)
-        explanation = held.explanation_of(known, transform)
-        chain = held.chain_stages(explanation)
+        row, found = self._read(name, [*reasons.NEEDS, "ranges"])
+        known = reasons.known_of(row, found)
+        explanation = reasons.explanation_of(known, transform)
+        chain = reasons.chain_stages(explanation)
         head = self._head(row)
-        samples = self._history.of(name)
+        samples = self._sampling.of(name)
         names = _in_order(known.snapshot.stages if known.snapshot else {})
         names += [each["computation"] for each in found["ranges"].rows or ()]
         stages = [
@@ -231,7 +231,7 @@ class Pages:
             chain=chain,
             stages=stages,
             sinks=found["sinks"].rows or (),
-            history=samples,
+            samples=samples,
         )
 
     def windows(self, name: str, key: str | None = None) -> WindowsPage:
@@ -246,7 +246,7 @@ class Pages:
         """
         row, found = self._read(name, ["jobs", "windows", "due", "journal"])
         is_refused = key is not None and not self._show_keys
-        of_key: Mapping[str, Rows] = {}
+        of_key: Mapping[str, FoundRows] = {}
         if key is not None and not is_refused:
             of_key = self._reads.read(
                 ["key_cells", "key_timers", "key_late"], job=name, key=key, hashes=_hashes(key)
@@ -350,7 +350,7 @@ class Pages:
 
     def _read(
         self, name: str, names: Sequence[str]
-    ) -> tuple[Mapping[str, Any], Mapping[str, Rows]]:
+    ) -> tuple[Mapping[str, Any], Mapping[str, FoundRows]]:
         found = self._reads.read(names, job=name)
         rows = found["jobs"].rows
         if rows is None:
@@ -360,17 +360,19 @@ class Pages:
             raise JobUnknownError(f"there is no job {name!r} in this store")
         return row, found
 
-    def _snapshot(self, row: Mapping[str, Any], found: Mapping[str, Rows]) -> JobSnapshot | None:
-        empty = dict.fromkeys(held.NEEDS, Rows(rows=[]))
-        return held.known_of(row, {**empty, **found}).snapshot
+    def _snapshot(
+        self, row: Mapping[str, Any], found: Mapping[str, FoundRows]
+    ) -> JobSnapshot | None:
+        empty = dict.fromkeys(reasons.NEEDS, FoundRows(rows=[]))
+        return reasons.known_of(row, {**empty, **found}).snapshot
 
-    def _head(self, row: Mapping[str, Any]) -> Head:
-        now_us, samples = row["now"], self._history.of(row["job"])
+    def _head(self, row: Mapping[str, Any]) -> JobHead:
+        now_us, samples = row["now"], self._sampling.of(row["job"])
         age_us = None if row["evidence_at"] is None else max(0, now_us - row["evidence_at"])
         watermark_us = _last_event(samples, row["low_watermark"])
         is_over = row["finished_at"] is not None
         lag_us = None if is_over else _behind(now_us, watermark_us)
-        return Head(
+        return JobHead(
             job=row["job"],
             mode=row["mode"],
             state=_job_state(row, age_us, lag_us, _least_speed(samples)),
@@ -392,10 +394,10 @@ class Pages:
     def _stage(
         self,
         name: str,
-        known: held.Known,
-        found: Mapping[str, Rows],
-        samples: Sequence[Sample],
-        head: Head,
+        known: reasons.Known,
+        found: Mapping[str, FoundRows],
+        samples: Sequence[EventTimeSample],
+        head: JobHead,
         chain: Sequence[str],
     ) -> StageRow:
         evidence = _never_back(name, known.snapshot, samples)
@@ -422,8 +424,8 @@ class Pages:
             forward=forward,
             records=evidence.records if evidence else None,
             records_per_s=evidence.records_per_s if evidence and not head.is_old else None,
-            held=sum(each.count for each in pending),
-            held_age_us=max(ages, default=None),
+            pending=sum(each.count for each in pending),
+            pending_age_us=max(ages, default=None),
             backlog_records=sum(backlogs) if backlogs else None,
             late=_counted(known.evidence.late, name),
             dead=_counted(known.evidence.dead, name),
@@ -433,7 +435,7 @@ class Pages:
         )
 
 
-def graph_of(page: JobPage, href: Callable[[str], str]) -> tuple[list[Node], list[Edge]]:
+def graph_of(page: JobPage, href: Callable[[str], str]) -> tuple[list[GraphBox], list[GraphArrow]]:
     """The boxes and arrows of a job.
 
     Args:
@@ -442,7 +444,7 @@ def graph_of(page: JobPage, href: Callable[[str], str]) -> tuple[list[Node], lis
     """
     places = {stage.name: at for at, stage in enumerate(page.stages)}
     nodes = [
-        Node(
+        GraphBox(
             name=stage.name,
             notes=(
                 f"{stage.state.mark} {stage.state.word}",
@@ -451,7 +453,7 @@ def graph_of(page: JobPage, href: Callable[[str], str]) -> tuple[list[Node], lis
                 else f"{stage.records_per_s:,.0f} records/s",
             ),
             tone=stage.state.tone.value,
-            is_held=stage.is_in_chain,
+            is_in_chain=stage.is_in_chain,
             href=href(stage.name),
         )
         for stage in page.stages
@@ -476,7 +478,7 @@ def lines_of(page: JobPage) -> list[Line]:
             name=stage.name,
             points=[
                 (sample.at_us, event_us)
-                for sample in page.history
+                for sample in page.samples
                 if (event_us := sample.event_us.get(stage.name)) is not None
             ],
         )
@@ -485,15 +487,15 @@ def lines_of(page: JobPage) -> list[Line]:
 
 
 def _never_back(
-    name: str, snapshot: JobSnapshot | None, samples: Sequence[Sample]
+    name: str, snapshot: JobSnapshot | None, samples: Sequence[EventTimeSample]
 ) -> StageEvidence | None:
     """A stage with its latest output that is known: what a driver knows of a range begins anew with each owner."""
     found = None if snapshot is None else snapshot.stages.get(name)
     if snapshot is None or found is None:
         return None
-    told = [each.input_us for each in snapshot.stages.values() if [*each.senders] == [name]]
-    told.append(samples[-1].event_us.get(name) if samples else None)
-    latest_us = max([found.output_us, *(each for each in told if each is not None)])
+    inputs = [each.input_us for each in snapshot.stages.values() if [*each.senders] == [name]]
+    inputs.append(samples[-1].event_us.get(name) if samples else None)
+    latest_us = max([found.output_us, *(each for each in inputs if each is not None)])
     return attrs.evolve(found, output_us=latest_us)
 
 
@@ -510,18 +512,18 @@ def _in_order(stages: Mapping[str, StageEvidence]) -> list[str]:
     return [names[at] for layer in layers_of(len(names), arrows) for at in layer]
 
 
-def _edge(places: Mapping[str, int], sender: StageRow, stage: StageRow) -> Edge:
-    old_us = sender.held_age_us
+def _edge(places: Mapping[str, int], sender: StageRow, stage: StageRow) -> GraphArrow:
+    old_us = sender.pending_age_us
     tone = Tone.GOOD
     if old_us is not None and old_us > _OLD_PRODUCTION_US:
         tone = Tone.BAD if old_us > 6 * _OLD_PRODUCTION_US else Tone.WARN
-    note = f"{sender.name} to {stage.name}: {sender.held:,} productions on their way"
-    return Edge(
+    note = f"{sender.name} to {stage.name}: {sender.pending:,} productions on their way"
+    return GraphArrow(
         start=places[sender.name],
         end=places[stage.name],
         records_per_s=stage.records_per_s,
         tone=tone.value,
-        is_held=sender.is_in_chain and stage.is_in_chain,
+        is_in_chain=sender.is_in_chain and stage.is_in_chain,
         note=note,
     )
 
@@ -543,10 +545,10 @@ def _job_state(
 
 
 def _stage_state(
-    known: held.Known,
+    known: reasons.Known,
     name: str,
     ranges: Sequence[Mapping[str, Any]],
-    head: Head,
+    head: JobHead,
     forward: float | None,
     own_us: int | None,
     inherited_us: int | None,
@@ -578,7 +580,7 @@ def _lags(evidence: StageEvidence | None, now_us: int) -> tuple[int | None, int 
     return own_us, evidence.inherited_lag_us(now_us) if has_input else None
 
 
-def _last_event(samples: Sequence[Sample], committed_us: int | None) -> int | None:
+def _last_event(samples: Sequence[EventTimeSample], committed_us: int | None) -> int | None:
     """The least event time of the last sample; of what was never sampled, as committed."""
     if not samples:
         return committed_us
@@ -588,8 +590,8 @@ def _last_event(samples: Sequence[Sample], committed_us: int | None) -> int | No
     )
 
 
-def _least_speed(samples: Sequence[Sample]) -> float | None:
-    """That of the stage which is behind the others."""
+def _least_speed(samples: Sequence[EventTimeSample]) -> float | None:
+    """How fast the stage is that is behind the others."""
     if not samples:
         return None
     known = {name: at for name, at in samples[-1].event_us.items() if at is not None}
@@ -624,7 +626,7 @@ def _hashes(key: str) -> list[int]:
     return [hash_key(encode_key(each)) - _HASH_OFFSET for each in candidates]
 
 
-def _spans(found: Mapping[str, Rows]) -> list[Span]:
+def _spans(found: Mapping[str, FoundRows]) -> list[Span]:
     def rows(name: str) -> Sequence[Mapping[str, Any]]:
         return (found[name].rows or ()) if name in found else ()
 
@@ -669,7 +671,7 @@ def _class_of(error: str) -> str:
     return error.partition("\n")[0].partition(":")[0]
 
 
-def _tables(found: Mapping[str, Rows]) -> dict[str, Sequence[Mapping[str, Any]]]:
+def _tables(found: Mapping[str, FoundRows]) -> dict[str, Sequence[Mapping[str, Any]]]:
     return {
         name: rows.rows
         for name, rows in found.items()
@@ -677,5 +679,5 @@ def _tables(found: Mapping[str, Rows]) -> dict[str, Sequence[Mapping[str, Any]]]
     }
 
 
-def _unknown(found: Mapping[str, Rows]) -> dict[str, str]:
+def _unknown(found: Mapping[str, FoundRows]) -> dict[str, str]:
     return {name: rows.reason for name, rows in found.items() if rows.rows is None}

@@ -20,25 +20,25 @@ _US_PER_S = 1_000_000
 
 
 @attrs.frozen(kw_only=True)
-class Node:
+class GraphBox:
     """A box of the graph.
 
     Attributes:
         notes: the lines below its name.
         tone: of its state.
-        is_held: whether it is on the way to what holds event time back.
+        is_in_chain: whether it is on the way to what holds event time back.
         href: where it leads.
     """
 
     name: str
     notes: Sequence[str]
     tone: str
-    is_held: bool
+    is_in_chain: bool
     href: str
 
 
 @attrs.frozen(kw_only=True)
-class Edge:
+class GraphArrow:
     """An arrow of the graph.
 
     Attributes:
@@ -52,11 +52,11 @@ class Edge:
     end: int
     records_per_s: float | None
     tone: str
-    is_held: bool
+    is_in_chain: bool
     note: str
 
 
-def graph(title: str, nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
+def graph(title: str, nodes: Sequence[GraphBox], edges: Sequence[GraphArrow]) -> str:
     """Boxes from left to right, and arrows as wide as what goes along them.
 
     Args:
@@ -83,21 +83,23 @@ def graph(title: str, nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
     return tostring(svg, encoding="unicode")
 
 
-def _draw_edge(svg: Element, edge: Edge, places: Mapping[int, tuple[float, float]]) -> None:
+def _draw_edge(svg: Element, edge: GraphArrow, places: Mapping[int, tuple[float, float]]) -> None:
     (x1, y1), (x2, y2) = places[edge.start], places[edge.end]
     x1, y1, y2 = x1 + _NODE_WIDTH, y1 + _NODE_HEIGHT / 2, y2 + _NODE_HEIGHT / 2
     rate = edge.records_per_s or 0.0
     line_px = 1.5 + min(5.0, math.log10(1 + rate))
     bend = _COLUMN_GAP / 2
-    group = SubElement(svg, "g", {"class": f"edge {edge.tone}{' held' if edge.is_held else ''}"})
+    group = SubElement(
+        svg, "g", {"class": f"edge {edge.tone}{' held' if edge.is_in_chain else ''}"}
+    )
     SubElement(group, "title").text = edge.note
-    tip_px = 10 if edge.is_held else 8
+    tip_px = 10 if edge.is_in_chain else 8
     SubElement(
         group,
         "path",
         {
             "d": f"M{x1:g} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2 - tip_px:g} {y2:g}",
-            "stroke-width": f"{max(line_px, 4.0 if edge.is_held else 0):.2f}",
+            "stroke-width": f"{max(line_px, 4.0 if edge.is_in_chain else 0):.2f}",
             "class": "line",
         },
     )
@@ -111,9 +113,11 @@ def _draw_edge(svg: Element, edge: Edge, places: Mapping[int, tuple[float, float
     )
 
 
-def _draw_node(svg: Element, node: Node, x: float, y: float) -> None:
+def _draw_node(svg: Element, node: GraphBox, x: float, y: float) -> None:
     link = SubElement(svg, "a", {"href": node.href})
-    group = SubElement(link, "g", {"class": f"node {node.tone}{' held' if node.is_held else ''}"})
+    group = SubElement(
+        link, "g", {"class": f"node {node.tone}{' held' if node.is_in_chain else ''}"}
+    )
     SubElement(group, "title").text = f"{node.name}: {'; '.join(node.notes)}"
     box = {"x": f"{x:g}", "y": f"{y:g}", "width": f"{_NODE_WIDTH}", "height": f"{_NODE_HEIGHT}"}
     SubElement(group, "rect", {**box, "rx": "6", "class": "box"})

@@ -6,7 +6,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from runners.core.ground.clock import Clock
-from runners.millwheel.store.postgres.reader import ReadOnlyStore, Rows, Statement
+from runners.millwheel.store.postgres.reader import FoundRows, ReadOnlyStore, Statement
 
 _SQL = files(__package__) / "queries"
 
@@ -36,9 +36,9 @@ class Reads:
     def __init__(self, store: ReadOnlyStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
         self._lock = threading.Lock()
-        self._shared: dict[object, tuple[int, Mapping[str, Rows]]] = {}
+        self._shared: dict[object, tuple[int, Mapping[str, FoundRows]]] = {}
 
-    def read(self, names: Sequence[str], **parameters: object) -> Mapping[str, Rows]:
+    def read(self, names: Sequence[str], **parameters: object) -> Mapping[str, FoundRows]:
         """What the statements of these names find, all as of one moment.
 
         Args:

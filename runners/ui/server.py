@@ -20,7 +20,7 @@ def serve(
     port: int,
     names: tuple[str, ...],
     show_keys: bool,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Serve the page; returns when it is interrupted.
 
@@ -31,7 +31,7 @@ def serve(
         port: number of the port; 0: any that is free.
         names: under which it may be asked for beside the address.
         show_keys: whether keys, records and what errors say of them are shown.
-        say: called with the address, when it is about to be served.
+        report: called with the address, when it is about to be served.
 
     Raises:
         OSError: the port is taken, or the address is none of this machine.
@@ -46,7 +46,7 @@ def serve(
     # Who asks before the server has started waits, and is not refused.
     listening.listen()
     place = f"http://{names[0] if names else host}:{listening.getsockname()[1]}/"
-    say(place if token is None else f"{place}?token={token}")
+    report(place if token is None else f"{place}?token={token}")
     try:
         uvicorn.Server(config).run(sockets=[listening])
     finally:

@@ -11,12 +11,21 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from dataflow.times import in_words
 from runners.observability.why.words import instant, length
 from runners.ui import pictures
 from runners.ui.pages import JobPage, WindowsPage, graph_of, lines_of
 
 _TEMPLATES = files(__package__) / "templates"
 UNKNOWN = "unknown"
+_DAY_US = 86_400_000_000
+#: Lengths below the first are shown to the second.
+_ROUNDED_US = (
+    (10_000_000, 100_000),
+    (3_600_000_000, 1_000_000),
+    (_DAY_US, 60_000_000),
+    (10 * _DAY_US, 3_600_000_000),
+)
 
 
 def address(*parts: str) -> str:
@@ -36,14 +45,8 @@ def shown_length(length_us: int | None) -> str:
     """
     if length_us is None:
         return UNKNOWN
-    if length_us < 10_000_000:
-        return f"{length_us / 1_000_000:.1f} s"
-    left_s, parts = length_us // 1_000_000, []
-    for unit, unit_s in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, left_s = divmod(left_s, unit_s)
-        if count:
-            parts.append(f"{count:,} {unit}")
-    return " ".join(parts[:2])
+    exact_to = next((unit for up_to, unit in _ROUNDED_US if length_us < up_to), _DAY_US)
+    return in_words(length_us // exact_to * exact_to)
 
 
 def shown_instant(at_us: int | None) -> str:

@@ -41,8 +41,8 @@ from runners.observability.evidence.snapshot import (
 )
 from runners.system_clock import SystemClock
 from runners.ui.app import Access, make_app
-from runners.ui.history import Sample
 from runners.ui.reads import QUERIES
+from runners.ui.sampling import EventTimeSample
 from windowing.window import Window
 
 pytestmark = pytest.mark.postgres
@@ -222,16 +222,14 @@ def test_the_page_answers_when_the_driver_is_dead(shop: Shop, driver: JobLock) -
     with shop.client() as client:
         shown = page(client, "/jobs/job")
         for path in PAGES:
-            assert "1 min 30 s old" in page(client, f"/jobs/job{path}").text
+            assert "1 minute 30 seconds old" in page(client, f"/jobs/job{path}").text
         overview = page(client, "/jobs")
     assert "not running" in overview.row("job")[1]
     assert "not running" in shown.row("sum")[1]
     assert "nobody runs job job" in shown.text
 
 
-def test_a_silent_driver_and_one_that_never_wrote_are_told_apart(
-    shop: Shop, driver: JobLock
-) -> None:
+def test_a_silent_driver_and_one_that_never_wrote_differ(shop: Shop, driver: JobLock) -> None:
     with shop.client() as client:
         assert "has left no evidence" in page(client, "/jobs/job").text
         assert "unknown" in page(client, "/jobs").row("job")[-1]
@@ -253,13 +251,13 @@ def test_what_is_behind_is_stuck_or_comes_nearer(
     now_us = SystemClock().now_us()
     event_us = now_us - 3_600 * SECOND_US
     samples = [
-        Sample(
+        EventTimeSample(
             at_us=now_us - back * SECOND_US,
             event_us=dict.fromkeys(("read", "sum"), event_us - int(forward * back * SECOND_US)),
         )
         for back in range(15, -1, -1)
     ]
-    monkeypatch.setattr("runners.ui.history.History.of", lambda self, job: samples)
+    monkeypatch.setattr("runners.ui.sampling.Sampling.of", lambda self, job: samples)
     with shop.client() as client:
         shown = page(client, "/jobs/job")
         assert word in page(client, "/jobs").row("job")[1]
@@ -267,12 +265,12 @@ def test_what_is_behind_is_stuck_or_comes_nearer(
     assert sum(tag == "circle" for tag, _ in shown.elements) == 2
 
 
-def test_history_grows_while_nobody_drives_the_job(shop: Shop) -> None:
+def test_samples_grow_while_nobody_drives_the_job(shop: Shop) -> None:
     app = make_app(ReadOnlyStore(shop.dsn), SystemClock(), Access())
     with TestClient(app, base_url="http://localhost") as client:
         from tests.waiting import until  # noqa: PLC0415 - beside its only use
 
-        until(lambda: len(client.get("/jobs/job.json").json()["history"]) >= 2)
+        until(lambda: len(client.get("/jobs/job.json").json()["samples"]) >= 2)
 
 
 def with_secrets(shop: Shop) -> None:
@@ -353,7 +351,7 @@ def test_every_page_is_the_same_as_json_and_accessible(shop: Shop, driver: JobLo
             actor=Actor.DRIVER,
             who="host",
             subject=None,
-            reason="<b>asked & told</b>",
+            reason="<b>asked & inputs</b>",
         ),
     )
     with shop.client() as client:
@@ -378,7 +376,7 @@ def test_every_page_is_the_same_as_json_and_accessible(shop: Shop, driver: JobLo
                     assert client.get(href).status_code == 200, href
             assert isinstance(json.loads(client.get(f"{path}.json").text), dict)
         assert "<b>" not in client.get("/jobs/job/events").text
-        assert "asked & told" in page(client, "/jobs/job/events").text
+        assert "asked & inputs" in page(client, "/jobs/job/events").text
         assert "refresh" not in str(page(client, "/jobs?refresh=off").elements[4:7])
 
 
@@ -388,12 +386,12 @@ def test_the_chain_is_bold_in_the_graph(shop: Shop, driver: JobLock) -> None:
         shown = page(client, "/jobs/job")
         found = client.get("/jobs/job.json").json()
     assert found["chain"] == ["sum", "read"]
-    held = [
+    bold = [
         each["class"]
         for tag, each in shown.elements
         if tag == "g" and "held" in (each.get("class") or "")
     ]
-    assert len(held) == 3
+    assert len(bold) == 3
     assert found["explanation"]["chain"][-1]["name"] == "read[0]"
 
 
@@ -467,7 +465,7 @@ def test_a_store_of_an_older_version_is_refused_and_stays_as_it_is(store_dsn: st
         assert admin.execute("SELECT to_regnamespace('dataflow')").fetchone() == (None,)
 
 
-def test_an_unreachable_store_is_said_on_the_page(shop: Shop) -> None:
+def test_an_unreachable_store_is_shown_as_that(shop: Shop) -> None:
     app = make_app(
         ReadOnlyStore("host=127.0.0.1 port=1 password=hushhush"), SystemClock(), Access()
     )

@@ -80,7 +80,7 @@ def errors(browser: Chrome) -> list[str]:
     return [str(each) for each in browser.get_log("browser")]  # type: ignore[no-untyped-call]
 
 
-def test_it_renews_itself_and_says_when_nobody_answers(served: Served, browser: Chrome) -> None:
+def test_it_renews_itself_and_shows_when_nobody_answers(served: Served, browser: Chrome) -> None:
     """New rows come, and what is typed and focused meanwhile stays; nothing breaks the page's own policy."""
     browser.get(f"{served.address}/")
     assert browser.find_element(By.CSS_SELECTOR, "tbody th").text == "scores"

@@ -5,7 +5,7 @@ import hashlib
 from tools.vendor_js import PACKAGES, STATIC
 
 
-def test_vendored_files_are_what_they_are_said_to_be() -> None:
+def test_vendored_files_are_those_that_are_named() -> None:
     for package in PACKAGES:
         assert {*package.files.values()} == {*package.sha256}
         for name, wanted in package.sha256.items():

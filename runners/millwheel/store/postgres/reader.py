@@ -45,7 +45,7 @@ class Statement:
 
 
 @attrs.frozen(kw_only=True)
-class Rows:
+class FoundRows:
     """What a statement has found.
 
     Attributes:
@@ -84,7 +84,7 @@ class ReadOnlyStore:
         for _ in range(_CONNECTIONS):
             self._free.put(None)
 
-    def read(self, statements: Mapping[str, Statement]) -> Mapping[str, Rows]:
+    def read(self, statements: Mapping[str, Statement]) -> Mapping[str, FoundRows]:
         """What statements find, all as of one moment; one that fails leaves the others as they are.
 
         Args:
@@ -129,7 +129,7 @@ class ReadOnlyStore:
 
     def _read(
         self, opened: psycopg.Connection[Any], statements: Mapping[str, Statement]
-    ) -> Mapping[str, Rows]:
+    ) -> Mapping[str, FoundRows]:
         opened.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
             opened.execute(
@@ -185,7 +185,7 @@ class ReadOnlyStore:
         )
 
 
-def _rows(opened: psycopg.Connection[Any], statement: Statement) -> Rows:
+def _rows(opened: psycopg.Connection[Any], statement: Statement) -> FoundRows:
     """Inside a savepoint: one that is ended, or not allowed, must not end the others."""
     opened.execute("SAVEPOINT one")
     try:
@@ -193,8 +193,8 @@ def _rows(opened: psycopg.Connection[Any], statement: Statement) -> Rows:
             found = cursor.execute(statement.text.encode(), statement.parameters).fetchall()
     except (psycopg.errors.QueryCanceled, psycopg.errors.InsufficientPrivilege) as error:
         opened.execute("ROLLBACK TO SAVEPOINT one")
-        return Rows(rows=None, reason=str(error).partition("\n")[0])
-    return Rows(rows=found)
+        return FoundRows(rows=None, reason=str(error).partition("\n")[0])
+    return FoundRows(rows=found)
 
 
 class _InstantLoader(TimestamptzLoader):

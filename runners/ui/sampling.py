@@ -1,4 +1,4 @@
-"""History: how far the stages of jobs were, once a second, for as long as this program runs.
+"""Sampling: how far the stages of jobs were, once a second, for as long as this program runs.
 
 It is in memory, and nothing is written to the store: the page has no right to, and a job pays nothing for being
 watched.  What is sampled is in the store whether a driver lives or not, so a dead job goes on as a flat line.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from runners.errors import StoreError
-from runners.millwheel.store.postgres.reader import Rows
+from runners.millwheel.store.postgres.reader import FoundRows
 from runners.ui.reads import Reads
 
 #: An hour of seconds.
@@ -22,7 +22,7 @@ _FORGOTTEN_US = 3_600_000_000
 
 
 @attrs.frozen(kw_only=True)
-class Sample:
+class EventTimeSample:
     """How far the stages of a job were at one moment.
 
     Attributes:
@@ -34,7 +34,7 @@ class Sample:
     event_us: Mapping[str, int | None]
 
 
-class History:
+class Sampling:
     """Samples of all unfinished jobs.
 
     Thread-safe.
@@ -46,9 +46,9 @@ class History:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
         self._lock = threading.Lock()
-        self._samples: dict[str, deque[Sample]] = {}
+        self._samples: dict[str, deque[EventTimeSample]] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="dataflow-ui-history", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dataflow-ui-sampling", daemon=True)
 
     def start(self) -> None:
         """Take a sample each second until `stop`."""
@@ -82,7 +82,7 @@ class History:
                 if newest_us - kept[-1].at_us < _FORGOTTEN_US
             }
 
-    def of(self, job: str) -> Sequence[Sample]:
+    def of(self, job: str) -> Sequence[EventTimeSample]:
         """The samples of a job, the oldest first.
 
         Args:
@@ -100,7 +100,7 @@ class History:
                 continue
 
 
-def _never_back(before: Sample, sample: Sample) -> Sample:
+def _never_back(before: EventTimeSample, sample: EventTimeSample) -> EventTimeSample:
     """No watermark goes back: what a driver knows of a range begins anew with each owner."""
     events = {
         stage: event_us
@@ -111,7 +111,7 @@ def _never_back(before: Sample, sample: Sample) -> Sample:
     return attrs.evolve(sample, event_us=events)
 
 
-def samples_of(found: Rows) -> Mapping[str, Sample]:
+def samples_of(found: FoundRows) -> Mapping[str, EventTimeSample]:
     """A sample of each job.
 
     Args:
@@ -123,10 +123,12 @@ def samples_of(found: Rows) -> Mapping[str, Sample]:
         known = row["committed"] if row["output_us"] is None else row["output_us"]
         stages.setdefault(row["job"], {})[row["computation"]] = known
         at_us[row["job"]] = row["now"]
-    return {job: Sample(at_us=at_us[job], event_us=events) for job, events in stages.items()}
+    return {
+        job: EventTimeSample(at_us=at_us[job], event_us=events) for job, events in stages.items()
+    }
 
 
-def speed(samples: Sequence[Sample], stage: str, over_us: int) -> float | None:
+def speed(samples: Sequence[EventTimeSample], stage: str, over_us: int) -> float | None:
     """How many seconds of event time a stage has come forward in a second; None: not known.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from runners.errors import StoredFormatError
-from runners.millwheel.store.postgres.reader import Rows
+from runners.millwheel.store.postgres.reader import FoundRows
 from runners.observability.evidence.snapshot import JobSnapshot
 from runners.observability.why.evidence import (
     Due,
@@ -41,7 +41,7 @@ class Known:
     evidence: Evidence
 
 
-def known_of(job: Mapping[str, Any], found: Mapping[str, Rows]) -> Known:
+def known_of(job: Mapping[str, Any], found: Mapping[str, FoundRows]) -> Known:
     """What reads of a job have found.
 
     Args:
@@ -104,7 +104,7 @@ def chain_stages(explanation: WhyExplanation) -> Sequence[str]:
     return list(dict.fromkeys(names))
 
 
-def _snapshot(found: Rows) -> tuple[JobSnapshot | None, int | None, str]:
+def _snapshot(found: FoundRows) -> tuple[JobSnapshot | None, int | None, str]:
     if not found.rows:
         return None, None, "" if found.rows is None else "its driver has left no snapshot"
     [row] = found.rows
@@ -133,7 +133,7 @@ def _pending(row: Mapping[str, Any]) -> Pending:
     )
 
 
-def _due(found: Rows, snapshot: JobSnapshot | None) -> Mapping[str, Due]:
+def _due(found: FoundRows, snapshot: JobSnapshot | None) -> Mapping[str, Due]:
     """When the first timer of a stage is due; how many are overdue is not counted for a page."""
     stages = {} if snapshot is None else snapshot.stages
     rows = {row["computation"]: row["first"] for row in found.rows or ()}
