@@ -97,16 +97,16 @@ def test_a_job_that_runs_is_asked(store_dsn: str, spark_master: str, tmp_path: P
     assert isinstance(job, StreamingJob)
     try:
         read_on(job, 200)
-        held: list[Any] = []
+        answers: list[Any] = []
 
-        def is_held_by_the_split() -> bool:
+        def is_at_the_split() -> bool:
             # Now and then what was read is still on its way.
-            held.append(job.why(key=5))
-            leaf = held[-1].leaf
+            answers.append(job.why(key=5))
+            leaf = answers[-1].leaf
             return leaf is not None and leaf.name == "read/Read(CsvSource)[0]"
 
-        until(is_held_by_the_split, lambda: str(held[-1]))
-        found = held[-1]
+        until(is_at_the_split, lambda: str(answers[-1]))
+        found = answers[-1]
         assert found.awaited is not None
         assert found.asked.window == df.Window(0, 1_000_000_000_000)
         assert "it fires when event time reaches 1970-01-12T13:46:40+00:00" in found.sentence
