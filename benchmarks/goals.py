@@ -18,6 +18,17 @@ class Throughput:
     mine: str
     theirs: str
     most: float
+    is_least = False
+
+    @property
+    def title(self) -> str:
+        """What is measured, in words."""
+        return f"{self.case}, {self.mine} by {self.theirs}"
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        return f'make bench CASE={self.case} ARGS="--peers {self.mine} {self.theirs}"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
         """Yield a title and the ratios of times, run by run, for each size that both programs have run."""
@@ -33,6 +44,17 @@ class Latency:
     percent: int
     theirs: str
     most: float
+    is_least = False
+
+    @property
+    def title(self) -> str:
+        """What is measured, in words."""
+        return f"S2, ours by {self.theirs}, {self.percent} %"
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        return f'make bench CASE=S2 ARGS="--peers ours {self.theirs} --rate 1000 10000 30000"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
         """Yield a title and the ratios of the percentile, run by run, for each rate that both programs have run."""
@@ -47,6 +69,17 @@ class Lag:
 
     rate: int
     most: float
+    is_least = False
+
+    @property
+    def title(self) -> str:
+        """What is measured, in words."""
+        return f"LAG at {self.rate:,} a second, milliseconds that a stage adds, at most"
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        return f'make bench CASE=LAG ARGS="--peers ours --rate {self.rate}"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
         """Yield a title and the most that a stage adds, in milliseconds, run by run."""
@@ -55,27 +88,119 @@ class Lag:
             if each["case"] == "LAG" and each["rate"] == self.rate and tables.is_good(each):
                 lags = sorted([0.0, *(stage["p50"] for stage in each["stages"].values())])
                 found.append(max(after - before for before, after in pairwise(lags)))
-        yield f"LAG at {self.rate:,} a second, milliseconds that a stage adds, at most", found
+        yield self.title, found
 
 
-GOALS: tuple[Throughput | Latency | Lag, ...] = (
+@attrs.frozen
+class Seconds:
+    """A case of a size takes at most so many seconds: what is fixed of a job, and not of its records."""
+
+    case: str
+    mine: str
+    size: int
+    most: float
+    is_least = False
+
+    @property
+    def title(self) -> str:
+        """What is measured, in words."""
+        return f"{self.case} of {self.size:,}, {self.mine}, seconds"
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        return f'make bench CASE={self.case} ARGS="--peers {self.mine} --sizes {self.size}"'
+
+    def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
+        """Yield a title and the seconds, run by run."""
+        wanted = self.case, self.mine, self.size
+        found = [
+            each["seconds"]
+            for each in results
+            if (each["case"], each.get("peer"), each.get("size")) == wanted and tables.is_good(each)
+        ]
+        yield self.title, found
+
+
+@attrs.frozen
+class Recorded:
+    """A figure that another program has recorded is within a bound.
+
+    Attributes:
+        case: of its results.
+        field: of these, that has the figure.
+        bound: that it must keep.
+        is_least: whether it must be at least that, and not at most.
+        title: what it is.
+        command: what measures it.
+    """
+
+    case: str
+    field: str
+    bound: float
+    title: str
+    command: str
+    is_least: bool = False
+
+    @property
+    def most(self) -> float:
+        """The bound."""
+        return self.bound
+
+    def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
+        """Yield the title and the figures, run by run."""
+        found = [
+            float(each[self.field])
+            for each in results
+            if each["case"] == self.case and tables.is_good(each)
+        ]
+        yield self.title, found
+
+
+#: Results of `benchmarks.stream_under_snapshot`.
+SNAPSHOT = "SNAPSHOT"
+_SNAPSHOT_COMMAND = "python -m benchmarks.stream_under_snapshot --results FILE"
+
+Goal = Throughput | Latency | Lag | Seconds | Recorded
+
+GOALS: tuple[Goal, ...] = (
+    Recorded(
+        SNAPSHOT,
+        "rows",
+        0.9,
+        "S2 with a snapshot held by S2 without, rows a second",
+        _SNAPSHOT_COMMAND,
+        is_least=True,
+    ),
+    Recorded(
+        SNAPSHOT, "p99", 2.0, "S2 with a snapshot held by S2 without, 99 %", _SNAPSHOT_COMMAND
+    ),
     *(Latency(percent, "floor", 1.5) for percent in (50, 99)),
     Lag(10_000, 20.0),
     Throughput("S1", "ours", "spark-native", 1.0),
     Throughput("S1", "ours", "flink-sql", 1.0),
     *(Throughput(case, "ours", "spark-rdd", 0.6) for case in ("B2", "B3", "B4", "B5")),
     *(Throughput(case, "ours-columns", "polars", 1.5) for case in ("B2", "B3", "B4")),
+    Seconds("B1", "ours-columns", 1_000_000, 0.7),
 )
 
 
 def table(results: Sequence[Result]) -> str:
-    """Each goal for which there are runs: the bound, the median, and whether it is met; empty if there are none."""
+    """Each goal: the bound, the median, and whether it is met; or what measures it.  Empty if there are no runs at all.
+
+    Args:
+        results: of all runs.
+    """
     rows = []
     for goal in GOALS:
-        for title, found in goal.measured(results):
-            if found:
-                is_met = median(found) <= goal.most
-                figures = [f"{goal.most:g}", tables.ratio_text(found), str(len(found))]
-                rows.append([title, *figures, "met" if is_met else "not met"])
-    header = ["Goal", "At most", "Measured", "Runs", "Outcome"]
+        measured = [(title, found) for title, found in goal.measured(results) if found]
+        bound = f"{'at least' if goal.is_least else 'at most'} {goal.most:g}"
+        for title, found in measured:
+            middle = median(found)
+            is_met = middle >= goal.most if goal.is_least else middle <= goal.most
+            outcome = "met" if is_met else "not met"
+            rows.append([title, bound, tables.ratio_text(found), str(len(found)), outcome])
+        if not measured and results:
+            rows.append([goal.title, bound, "-", "0", f"not measured: `{goal.command}`"])
+    header = ["Goal", "Bound", "Measured", "Runs", "Outcome"]
     return tables.markdown(header, "l", rows, last="l")

@@ -1,6 +1,7 @@
 """What becomes of a stream while a session holds a snapshot of the database for long.
 
     python -m benchmarks.stream_under_snapshot [--rate 10000] [--under 30] [--before 5] [--after 2] [--seconds 60]
+        [--results FILE]
 
 Runs S2 (`benchmarks.peers.ours_latency`) without a pause: some periods of a minute without a snapshot, then with one
 ``REPEATABLE READ`` held, as a dump holds it, then without it again.  Prints what each period had: rows committed a
@@ -8,10 +9,12 @@ second, how long they took, and the processors of Postgres; then the medians wit
 the goals.
 """
 
+import json
 import time
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from itertools import groupby
+from pathlib import Path
 from statistics import median
 
 import attrs
@@ -19,6 +22,7 @@ import psycopg
 
 import dataflow as df
 from benchmarks import harness, stores, tables
+from benchmarks.goals import SNAPSHOT
 from benchmarks.peers.ours_latency import COLUMNS, LEAD_S, TABLE, CountVisits
 from benchmarks.peers.ours_load import RateSource
 from benchmarks.peers.ours_session import MASTER, warm_context
@@ -140,6 +144,23 @@ def period_table(found: Sequence[Period]) -> str:
     return tables.markdown(header, "ll", rows, numbers_first=True)
 
 
+def by_before(found: Sequence[Period], name: str, last: int = 5) -> float:
+    """A figure of the last periods under the snapshot by that of those before it, but for the first.
+
+    Args:
+        found: all periods.
+        name: of the figure.
+        last: how many of those under the snapshot count: what it costs grows.
+    """
+    before = [each for each in found if each.phase == "before"]
+    before = before[1:] or before
+    under = [each for each in found if each.phase == "under"][-last:]
+    under_it, before_it = (
+        median(float(getattr(each, name)) for each in several) for several in (under, before)
+    )
+    return under_it / before_it
+
+
 def outcome(found: Sequence[Period], last: int = 5) -> list[str]:
     """The last periods under the snapshot by those before it, but for the first, and whether the goals are met.
 
@@ -147,13 +168,8 @@ def outcome(found: Sequence[Period], last: int = 5) -> list[str]:
         found: all periods.
         last: how many of those under the snapshot count: what it costs grows.
     """
-    before = [each for each in found if each.phase == "before"]
-    before = before[1:] or before
-    under = [each for each in found if each.phase == "under"][-last:]
     rows, p50, p99, postgres = (
-        median(getattr(each, name) for each in under)
-        / median(getattr(each, name) for each in before)
-        for name in ("rows", "p50", "p99", "postgres")
+        by_before(found, name, last) for name in ("rows", "p50", "p99", "postgres")
     )
 
     def met(*, is_met: bool) -> str:
@@ -176,6 +192,11 @@ def main() -> None:
     add("--under", type=int, default=30, help="periods under the snapshot")
     add("--before", type=int, default=5, help="periods before it")
     add("--after", type=int, default=2, help="periods after it")
+    add(
+        "--results",
+        type=Path,
+        help="a file of results of make bench, which gets a line for the goals",
+    )
     options = parser.parse_args()
     print(tables.machine(), flush=True)
     found = measure(
@@ -187,6 +208,11 @@ def main() -> None:
     )
     for line in outcome(found):
         print(f"  {line}")
+    if options.results is not None:
+        rows, p99 = (by_before(found, name) for name in ("rows", "p99"))
+        result = {"case": SNAPSHOT, "rep": 0, "check": "ok", "rows": rows, "p99": p99}
+        with options.results.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(result)}\n")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import msgspec
 import urllib3
 
 import dataflow as df
+from benchmarks import harness
 from runners.embedded.temporary import temporary_postgres
 from runners.streaming import StreamingRunner
 from tools.browser import chromium, missing
@@ -156,7 +157,7 @@ def wait_until_shown(address: str, scene: str) -> None:
 
 def main() -> None:
     """Take all pictures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = harness.parser(__doc__)
     parser.add_argument("--into", type=Path, default=Path("docs/figures"))
     parser.add_argument("--scene", choices=SCENES, action="append")
     parser.add_argument("--drive", choices=SCENES, help=argparse.SUPPRESS)

@@ -136,12 +136,24 @@ def test_goals_are_bounds_of_medians() -> None:
         lag,
     ]
 
-    assert goals.table(runs).splitlines()[2:] == [
-        "| S2 at 1,000 a second, ours by floor, 50 % | 1.5 | 1.50 | 1 | met |",
-        "| S2 at 1,000 a second, ours by floor, 99 % | 1.5 | 1.00 | 1 | met |",
-        "| LAG at 10,000 a second, milliseconds that a stage adds, at most | 20 | 25.00 | 1 | not met |",
-        "| B2 of 1,000, ours by spark-rdd | 0.6 | 0.62 | 1 | not met |",
+    snapshot = {"case": goals.SNAPSHOT, "rep": 0, "check": "ok", "rows": 0.9, "p99": 2.5}
+    lines = goals.table([*runs, snapshot]).splitlines()[2:]
+
+    assert [each for each in lines if "not measured" not in each] == [
+        "| S2 with a snapshot held by S2 without, rows a second | at least 0.9 | 0.90 | 1 | met |",
+        "| S2 with a snapshot held by S2 without, 99 % | at most 2 | 2.50 | 1 | not met |",
+        "| S2 at 1,000 a second, ours by floor, 50 % | at most 1.5 | 1.50 | 1 | met |",
+        "| S2 at 1,000 a second, ours by floor, 99 % | at most 1.5 | 1.00 | 1 | met |",
+        "| LAG at 10,000 a second, milliseconds that a stage adds, at most | at most 20 | 25.00 | 1 | not met |",
+        "| B2 of 1,000, ours by spark-rdd | at most 0.6 | 0.62 | 1 | not met |",
     ]
+    # Every goal is there, and one that has no run says what measures it.
+    assert len(lines) == len(goals.GOALS)
+    assert any(
+        "B3, ours by spark-rdd" in each
+        and 'make bench CASE=B3 ARGS="--peers ours spark-rdd"' in each
+        for each in lines
+    )
     assert goals.table([]) == ""
 
 
