@@ -109,7 +109,7 @@ class Seconds:
     @property
     def command(self) -> str:
         """What measures it."""
-        return f'make bench CASE={self.case} ARGS="--peers {self.mine} --sizes {self.size}"'
+        return f'make bench CASE={self.case} ARGS="--peers {self.mine} --size {self.size}"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
         """Yield a title and the seconds, run by run."""
