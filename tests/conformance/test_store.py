@@ -137,6 +137,18 @@ from tests.conformance.broken_adapters.sizing import (
     TakesAnySize,
     WritesTheFirstPortion,
 )
+from tests.conformance.broken_adapters.telling import (
+    CountsFailuresOnce,
+    ForgetsDetailsOfEvents,
+    ForgetsReshapes,
+    ForgetsWhyRangesAreTaken,
+    HidesAnswers,
+    HoldsByTheFirstProduction,
+    KeepsAllEvents,
+    KeepsSnapshotsOfTheReset,
+    KeepsTheFirstSnapshot,
+    ShowsTheFirstEventsFirst,
+)
 from tests.conformance.broken_adapters.updating import (
     EmptiesTablesOfOthers,
     GivesRangesToOldVersions,
@@ -184,6 +196,16 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
+        (KeepsTheFirstSnapshot, "the_last_snapshot_is_kept"),
+        (KeepsSnapshotsOfTheReset, "the_last_snapshot_is_kept"),
+        (ShowsTheFirstEventsFirst, "events_are_kept"),
+        (ForgetsDetailsOfEvents, "events_are_kept"),
+        (ForgetsWhyRangesAreTaken, "takeovers_are_events"),
+        (ForgetsReshapes, "reshaped_ranges_are_events"),
+        (CountsFailuresOnce, "ends_and_failures_are_events"),
+        (HidesAnswers, "requests_are_events"),
+        (KeepsAllEvents, "events_are_bounded"),
+        (HoldsByTheFirstProduction, "what_is_pending_has_an_age"),
         (ShowsWholeRanges, "a_key_is_read_by_anybody"),
         (ForgetsJournalsOfKeys, "a_key_is_read_by_anybody"),
         (SendsTheLastFirst, "rows_leave_a_lane_in_order"),

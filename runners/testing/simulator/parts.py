@@ -71,7 +71,7 @@ def _go_back_job(now: StoredJob, then: StoredJob, name: str) -> None:
         replace(vars_of(now, state), vars_of(then, state), name.__eq__)
     for state in ("last_bundles", "ended_ms"):
         replace(vars_of(now, state), vars_of(then, state), is_owner)
-    for state in ("checkpoints", "acknowledged", "receipts"):
+    for state in ("checkpoints", "checkpointed_us", "acknowledged", "receipts"):
         replace(vars_of(now, state), vars_of(then, state), is_sent)
     for state in ("delivered", "origins"):
         replace(vars_of(now, state), vars_of(then, state), is_received)

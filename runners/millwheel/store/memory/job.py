@@ -561,7 +561,7 @@ def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) ->
     for range_id in gone:
         del job.ranges[range_id], job.retired_ms[range_id]
     for channels in (
-        job.delivered, job.acknowledged, job.checkpoints, job.origins, job.receipts
+        job.delivered, job.acknowledged, job.checkpoints, job.checkpointed_us, job.origins, job.receipts
     ):  # fmt: skip
         for channel in [each for each in channels if not gone.isdisjoint(each)]:
             del channels[channel]
