@@ -7,7 +7,6 @@ on it: what cannot be written is reported once, and is not written.
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -52,8 +51,10 @@ class EvidenceWriter:
     ) -> None:
         self._open_store, self._job, self._view = open_store, job, view
         self._taker, self._clock = taker, clock
+        # Opened by the thread that writes, when there is something to write.
+        self._opened: Store | None = None
         #: What is to be written; None: nothing more.
-        self._waiting: SimpleQueue[Callable[[Store], None] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._is_written = threading.Event()
         self._is_written.set()
         self._due_ms = clock.monotonic_ms()
@@ -85,7 +86,7 @@ class EvidenceWriter:
             reason: why.
         """
         event = JobEvent(kind=kind, actor=Actor.DRIVER, who=process_name(), reason=reason)
-        self._waiting.put(lambda store: store.note_event(self._job, event))
+        self._waiting.put(lambda: self._store().note_event(self._job, event))
 
     def pass_on(self) -> None:
         """Have a snapshot written, if it is time and the one before is written; never waits."""
@@ -100,24 +101,30 @@ class EvidenceWriter:
         taker, view = self._taker, self._view()
         self._is_written.clear()
 
-        def write(store: Store) -> None:
+        def write() -> None:
             try:
                 snapshot = taker.take(view, is_ended=is_ended)
-                store.note_snapshot(self._job, snapshot.write(), snapshot.taken_us)
+                self._store().note_snapshot(self._job, snapshot.write(), snapshot.taken_us)
             finally:
                 self._is_written.set()
 
         self._waiting.put(write)
 
     def _run(self) -> None:
-        with closing(self._open_store()) as store:
-            while (write := self._waiting.get()) is not None:
-                try:
-                    write(store)
-                except Exception as error:  # noqa: BLE001 - the job goes on, whatever it is
-                    self._report(error)
-                else:
-                    self._is_failing = False
+        while (write := self._waiting.get()) is not None:
+            try:
+                write()
+            except Exception as error:  # noqa: BLE001 - the job goes on, whatever it is
+                self._report(error)
+            else:
+                self._is_failing = False
+        if self._opened is not None:
+            self._opened.close()
+
+    def _store(self) -> Store:
+        if self._opened is None:
+            self._opened = self._open_store()
+        return self._opened
 
     def _report(self, error: Exception) -> None:
         if not self._is_failing:
