@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 
 from dataflow.coders import encode_key, hash_key
-from dataflow.layers import layers_of
 from runners.errors import StoreError
 from runners.millwheel.store.postgres.reader import FoundRows
 from runners.observability.evidence.snapshot import (
@@ -220,7 +219,7 @@ class PageMaker:
         chain = reasons.chain_stages(explanation)
         head = self._head(row)
         samples = self._sampling.of(name)
-        names = _in_order(known.snapshot.stages if known.snapshot else {})
+        names = [*known.evidence.stages]
         names += [each["computation"] for each in found["ranges"].rows or ()]
         stages = [
             self._stage(each, known, found, samples, head, chain) for each in dict.fromkeys(names)
@@ -497,19 +496,6 @@ def _never_back(
     inputs.append(samples[-1].event_us.get(name) if samples else None)
     latest_us = max([found.output_us, *(each for each in inputs if each is not None)])
     return attrs.evolve(found, output_us=latest_us)
-
-
-def _in_order(stages: Mapping[str, StageEvidence]) -> list[str]:
-    """Senders before receivers, which the fields of a jsonb are not."""
-    names = sorted(stages)
-    places = {name: at for at, name in enumerate(names)}
-    arrows = [
-        (places[sender], places[name])
-        for name in names
-        for sender in stages[name].senders
-        if sender in places
-    ]
-    return [names[at] for layer in layers_of(len(names), arrows) for at in layer]
 
 
 def _edge(places: Mapping[str, int], sender: StageRow, stage: StageRow) -> GraphArrow:

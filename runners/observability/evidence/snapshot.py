@@ -10,6 +10,7 @@ Counts are since the process that counts has begun.  A range is a text, as `Rang
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from graphlib import TopologicalSorter
 from typing import Self
 
 import attrs
@@ -89,6 +90,7 @@ class StageEvidence:
         is_source: whether it begins with a read.
         senders: the stages that send to it.
         input_us: its input watermark, as the authority has it; None: of a source.
+        input_before_us: the same in the document before; None: not known.
         output_us: the least output watermark of its ranges that are waited for.
         percentile: what its triggers follow, of those that follow one.
         percentile_us: the percentile watermark.
@@ -110,6 +112,7 @@ class StageEvidence:
     records: int = 0
     records_per_s: float | None = None
     busy_us: int = 0
+    input_before_us: int | None = None
 
     def inherited_lag_us(self, now_us: int) -> int:
         """How far its input is behind the clock; 0 of a source.
@@ -126,6 +129,22 @@ class StageEvidence:
             now_us: the time, in microseconds since 1970.
         """
         return max(0, (now_us if self.input_us is None else self.input_us) - self.output_us)
+
+
+def senders_first(stages: Mapping[str, StageEvidence]) -> Mapping[str, StageEvidence]:
+    """The stages, senders before receivers; the same whatever order they come in.
+
+    Args:
+        stages: by name; the fields of a jsonb, which a store has them from, are in an order of their own.
+    """
+    senders = {
+        name: [sender for sender in each.senders if sender in stages]
+        for name, each in stages.items()
+    }
+    depths: dict[str, int] = {}
+    for name in TopologicalSorter(senders).static_order():
+        depths[name] = 1 + max((depths[sender] for sender in senders[name]), default=-1)
+    return {name: stages[name] for name in sorted(stages, key=lambda name: (depths[name], name))}
 
 
 @attrs.frozen(kw_only=True)
@@ -286,7 +305,7 @@ class JobSnapshot:
         taken_us: when.
         watermark_us: of the whole job: the least output watermark of all ranges.
         slowest_source_us: the least output watermark of all splits that are not idle.
-        stages: by name, senders before receivers.
+        stages: by name, in any order (`senders_first`).
         ranges: by name.
         workers: by slot.
         counts: of the whole job since its driver has begun, with those of workers that are gone: ``records_read``,

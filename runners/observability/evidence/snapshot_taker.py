@@ -58,6 +58,7 @@ class SnapshotTaker:
         ranges = {
             str(range_id): self._range(view, range_id, took_s) for range_id in sorted(view.owners)
         }
+        earlier = {} if before is None else before.stages
         rates = {}
         if before is not None and took_s:
             rates = {
@@ -78,7 +79,7 @@ class SnapshotTaker:
             ),
             watermark_us=view.statistics.watermark_us,
             slowest_source_us=view.slowest_source_us,
-            stages={name: _stage(view, name, ranges) for name in view.senders},
+            stages={name: _stage(view, name, ranges, earlier.get(name)) for name in view.senders},
             ranges=ranges,
             workers=[_worker(number, slot) for number, slot in enumerate(view.slots)],
             counts=counts,
@@ -164,7 +165,12 @@ def _state(view: MasterView, range_id: RangeId) -> RangeState:
     return RangeState.OWNED if range_id in view.confirmed else RangeState.AWAITED
 
 
-def _stage(view: MasterView, name: str, ranges: Mapping[str, RangeEvidence]) -> StageEvidence:
+def _stage(
+    view: MasterView,
+    name: str,
+    ranges: Mapping[str, RangeEvidence],
+    before: StageEvidence | None,
+) -> StageEvidence:
     mine = [each for each in ranges.values() if each.stage == name]
     # As the authority waits for them: idle splits hold nothing back, unless all are.
     waited = [each.output_us for each in mine if not each.is_idle]
@@ -174,6 +180,7 @@ def _stage(view: MasterView, name: str, ranges: Mapping[str, RangeEvidence]) -> 
         is_source=not view.senders[name],
         senders=view.senders[name],
         input_us=view.inputs_us.get(name),
+        input_before_us=None if before is None else before.input_us,
         output_us=min(waited or [each.output_us for each in mine], default=MAX_TIMESTAMP_US),
         percentile=view.percentiles.get(name),
         percentile_us=view.percentiles_us.get(name),

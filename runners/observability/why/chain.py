@@ -8,6 +8,8 @@ stage's input is looked for in turn.
 **Laws** (`tests/simulation/why/test_chain.py`)
 
 * The last of the chain holds at the stage's input watermark, in every state that a job comes to.
+* But a range that has come to where its input was in the snapshot before is passed over, as it is on its way: then the
+  last holds that input, a moment later.
 * Raising it, and what it names as being as far, and nothing else, raises the stage.
 * Under a fault the last of the chain is the part that is at fault.
 """
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from runners.observability.evidence.snapshot import RangeEvidence, RangeState
+from runners.observability.evidence.snapshot import RangeEvidence, RangeState, StageEvidence
 from runners.observability.why.evidence import Evidence
 from runners.observability.why.explanation import CauseKind, Holder, HolderKind
 from runners.observability.why.leaves import (
@@ -27,6 +29,7 @@ from runners.observability.why.leaves import (
     of_range,
     of_split,
     of_window,
+    of_worker,
     unknown_leaf,
 )
 from runners.observability.why.words import instant
@@ -178,9 +181,10 @@ def _from_ranges(
             if _is_owned(each):
                 yield (of_split(evidence, name, each, are_idle=are_idle),)
             continue
-        if each.output_us < stage.input_us and _is_owned(each):
+        goes_on = _goes_on(evidence, name, each, stage)
+        if each.output_us < stage.input_us and _is_owned(each) and not goes_on:
             yield (of_range(evidence, name, each),)
-        if stage.input_us <= reached_us:
+        if stage.input_us <= reached_us or goes_on:
             fed[each.stage] = min(reached_us, fed.get(each.stage, reached_us))
     for sender, output_us in fed.items():
         above = _stage_link(evidence, sender, output_us)
@@ -206,6 +210,19 @@ def _leaves_of(
 
 def _is_owned(each: RangeEvidence) -> bool:
     return each.state is not RangeState.AWAITED and each.worker is not None
+
+
+def _goes_on(evidence: Evidence, name: str, each: RangeEvidence, stage: StageEvidence) -> bool:
+    """Whether a range has come to where its input was in the document before.
+
+    What it is behind its input is no more than the age of its report then, at whatever speed event time goes.  One
+    whose worker is to blame is not on its way.
+    """
+    if stage.input_before_us is None or stage.input_us is None or not _is_owned(each):
+        return False
+    if each.output_us < stage.input_before_us or each.output_us <= MIN_TIMESTAMP_US:
+        return False
+    return of_worker(evidence, name, each, each.output_us, "") is None
 
 
 def _waits_for_input(each: RangeEvidence, reached_us: int) -> bool:

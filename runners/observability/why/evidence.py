@@ -16,6 +16,7 @@ from runners.observability.evidence.snapshot import (
     RangeEvidence,
     StageEvidence,
     WorkerEvidence,
+    senders_first,
 )
 from triggers.awaited import Awaited
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -196,7 +197,7 @@ class Evidence:
     state: JobState = JobState.RUNNING
     driver: DriverEvidence | None = None
     as_of_us: int | None = None
-    stages: Mapping[str, StageEvidence] = attrs.field(factory=dict)
+    stages: Mapping[str, StageEvidence] = attrs.field(factory=dict, converter=senders_first)
     ranges: Mapping[str, RangeEvidence] = attrs.field(factory=dict)
     workers: Sequence[WorkerEvidence] = ()
     pending: Sequence[Pending] = ()

@@ -128,7 +128,7 @@ def _stage_of(evidence: Evidence, question: Question) -> str | None:
         return None
     key = evidence.key
     if key is not None:
-        with_state = [name for name, windows in key.windows.items() if windows]
+        with_state = _with_windows(evidence, key)
         with_state += [each.stage for each in key.dropped]
         if with_state:
             return with_state[-1]
@@ -137,6 +137,11 @@ def _stage_of(evidence: Evidence, question: Question) -> str | None:
     # Nobody is interested in a source, unless there is nothing else.
     last = last or [name for name in stages if not stages[name].is_source] or [*stages]
     return min(last, key=lambda name: _reached(evidence, name))
+
+
+def _with_windows(evidence: Evidence, key: KeySeen) -> list[str]:
+    """The stages that have windows of a key, senders before receivers."""
+    return [name for name in evidence.stages if key.windows.get(name)]
 
 
 def _reached(evidence: Evidence, stage: str) -> int:
@@ -256,7 +261,7 @@ def _unseen(evidence: Evidence, key: KeySeen, asked: Asked) -> WhyExplanation:
             "if records of it came in time, they have been emitted; else none has come"
         )
         return _answer(evidence, asked, CauseKind.EMITTED, text)
-    seen = [name for name, windows in key.windows.items() if windows and name != stage]
+    seen = [name for name in _with_windows(evidence, key) if name != stage]
     where = f"the last stage that has seen it is {seen[-1]!r}" if seen else _read_so_far(evidence)
     dead = sum(evidence.dead.values())
     if dead:

@@ -265,9 +265,8 @@ class _Reading:
             if not row.is_retired
         }
         names = {each.stage for each in ranges.values()}
-        order = [name for name in self._shapes if name in names] or sorted(names)
         stages = {}
-        for name in sorted(order, key=lambda each: len(_above(self._shapes, each))):
+        for name in [name for name in self._shapes if name in names] or sorted(names):
             mine = [each for each in ranges.values() if each.stage == name]
             stages[name] = self._stage(name, mine)
         return {"stages": stages, "ranges": ranges}
@@ -436,18 +435,6 @@ def _trouble(stored: StoredTrouble) -> TroubleSeen:
         count=stored.trouble.count,
         at_us=to_timestamp_us(stored.last_at),
     )
-
-
-def _above(shapes: Mapping[str, StateShape], name: str) -> set[str]:
-    """All stages that something of a stage comes from."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        shape = shapes.get(waiting.pop())
-        new = set() if shape is None else {*shape.senders} - found
-        found |= new
-        waiting += new
-    return found
 
 
 def _counted(names: Iterator[str]) -> Mapping[str, int]:
