@@ -2,30 +2,54 @@
 
 It looks at numbers alone: no state of a job is read, and nothing is changed.
 It also names who keeps the store from freeing what jobs overwrite and delete, and sinks that have failed for long.
+Of one job it says whether it is fresh.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dataflow import times
 from dataflow.errors import DataflowError
+from runners.cli.fresh import check_fresh
 from runners.cli.text import print_line, print_table
 from runners.cli.waiting import print_waiting
 from runners.millwheel.store.port import JobSummary, Store
 from runners.stored.framing import current_format
+from runners.system_clock import SystemClock
+from windowing.timestamps import to_duration_us
 
 #: Snapshots that are younger do no harm.
 OLD_SNAPSHOT_S = 60.0
 
 
-def check_formats(store: Store, _: argparse.Namespace) -> None:
+def check(store: Store, asked: argparse.Namespace) -> None:
+    """Check all jobs, or whether one is fresh.
+
+    Args:
+        store: whose jobs are checked.
+        asked: the parsed command line, with ``job`` and ``fresh_within_us``, both None or neither.
+
+    Raises:
+        DataflowError: the check fails, or there is one of the two alone.
+    """
+    if (asked.job is None) != (asked.fresh_within_us is None):
+        raise DataflowError(
+            "whether a job is fresh takes a job, and how far it may be behind the clock",
+            hint="dataflow check JOB --fresh-within 5s; or dataflow check, of all jobs",
+        )
+    if asked.job is None:
+        check_formats(store)
+    else:
+        check_fresh(store, asked.job, asked.fresh_within_us, SystemClock())
+
+
+def check_formats(store: Store) -> None:
     """Print a line for each job, and what running it with this version would do.
 
     And a line for each old snapshot, and for each lane of a sink that has failed for long.
 
     Args:
         store: whose jobs are listed.
-        _: the parsed command line, not needed.
 
     Raises:
         DataflowError: a job that is unfinished could not go on, or a sink of one has failed for long.
@@ -96,3 +120,37 @@ def _refuse_if_any(jobs: Sequence[JobSummary]) -> None:
             detail=", ".join(refused),
             hint="let the version that wrote them finish or drain them; or start over, with fresh=True",
         )
+
+
+def _length_us(text: str) -> int:
+    try:
+        length_us = to_duration_us(text)
+    except DataflowError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if length_us <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; for example 5s or 2m")
+    return length_us
+
+
+def add_command(add: Callable[[str, str, str, str], argparse.ArgumentParser]) -> None:
+    """Add the command to a parser; ``add`` takes a name, what it does, more of that, and an example."""
+    parser = add(
+        "check",
+        "show the stored format of each job, whether this version can go on with it, and old snapshots; or whether "
+        "one job is fresh",
+        "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
+        "unfinished could not go on. A session that has held a snapshot of the database for a minute or more is named: "
+        "until it ends nothing is freed that jobs overwrite or delete. Of one job the exit status is 0 if its results "
+        "are not further behind the clock than they may be, and 2 with one line that says why if they are, or if "
+        "nobody knows.",
+        "dataflow check scores --fresh-within 5s",
+    )
+    parser.add_argument("job", metavar="JOB", nargs="?", help="name of a job that has to be fresh")
+    parser.add_argument(
+        "--fresh-within",
+        dest="fresh_within_us",
+        metavar="TIME",
+        type=_length_us,
+        help="how far its event time may be behind the clock, such as 5s",
+    )
+    parser.set_defaults(do=check)

@@ -20,13 +20,14 @@ from dataflow import distribution
 from dataflow.errors import DataflowError
 from dataflow.interruption import EXIT_STATUS
 from dataflow.times import ago
-from runners.cli.check import check_formats
+from runners.cli.check import add_command as add_check_command
 from runners.cli.counted import add_command as add_metrics_command
 from runners.cli.kept import add_commands as add_kept_commands
 from runners.cli.rows import add_command as add_explain_command
 from runners.cli.rows import add_plot_command
 from runners.cli.run import add_command as add_run_command
 from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
+from runners.cli.top import add_command as add_top_command
 from runners.cli.ui import add_command as add_ui_command
 from runners.cli.waiting import add_command as add_sinks_command
 from runners.cli.why import add_command as add_why_command
@@ -43,10 +44,12 @@ examples:
   dataflow run scores:pipeline --runner streaming --job scores
   dataflow jobs
   dataflow check
+  dataflow check scores --fresh-within 5s
   dataflow signal scores flush
   dataflow ranges scores
   dataflow sinks scores
   dataflow why scores --key red
+  dataflow top scores
   dataflow troubles scores
   dataflow ui
   dataflow drain scores --wait
@@ -316,16 +319,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     jobs.add_argument("--json", action="store_true", help="print one JSON object per line")
     jobs.set_defaults(do=show_jobs)
-    check = _verb(
-        verbs,
-        "check",
-        "show the stored format of each job, whether this version can go on with it, and old snapshots",
-        "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
-        "unfinished could not go on. A session that has held a snapshot of the database for a minute or more is named: "
-        "until it ends nothing is freed that jobs overwrite or delete.",
-        "dataflow check --store postgresql://me@db.example.org/flights",
-    )
-    check.set_defaults(do=check_formats)
+    add_check_command(partial(_verb, verbs))
     add_run_command(verbs)
     add_kept_commands(_with_job(verbs))
     add_metrics_command(_with_job(verbs))
@@ -333,6 +327,7 @@ def _parser() -> argparse.ArgumentParser:
     add_explain_command(partial(_verb, verbs))
     add_plot_command(_with_job(verbs))
     add_why_command(_with_job(verbs))
+    add_top_command(_with_job(verbs))
     add_ui_command(partial(_verb, verbs))
     _add_views(verbs)
     _add_requests(verbs)

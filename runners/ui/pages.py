@@ -19,12 +19,23 @@ from runners.observability.evidence.snapshot import (
     StageEvidence,
     WorkerEvidence,
 )
+from runners.observability.why.evidence import Evidence
 from runners.observability.why.explanation import WhyExplanation
+from runners.observability.why.states import (
+    OLD_US,
+    State,
+    Tone,
+    count_of,
+    lag_state,
+    lags,
+    latest_output_us,
+    stage_state,
+    state,
+)
 from runners.ui import reasons
 from runners.ui.pictures import GraphArrow, GraphBox, Line, Span
 from runners.ui.reads import Reads
 from runners.ui.sampling import EventTimeSample, Sampling, speed
-from runners.ui.states import NEAR_US, OLD_US, State, Tone, lag_state, state
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: What stands for keys, records and what errors say of them.
@@ -399,13 +410,13 @@ class PageMaker:
         head: JobHead,
         chain: Sequence[str],
     ) -> StageRow:
-        evidence = _never_back(name, known.snapshot, samples)
+        evidence = _never_back(name, known.evidence, samples)
         ranges = [each for each in found["ranges"].rows or () if each["computation"] == name]
         pending = [each for each in known.evidence.pending if each.sender.startswith(f"{name}[")]
         now_us = known.evidence.now_us
         event_us = evidence.output_us if evidence else _least(ranges)
         forward = speed(samples, name, _SPEED_OVER_US) if samples else None
-        own_us, inherited_us = _lags(evidence, now_us)
+        own_us, inherited_us = lags(evidence, now_us)
         ages = [each.age_us for each in pending if each.age_us is not None]
         backlogs = [
             each["backlog_records"] for each in ranges if each["backlog_records"] is not None
@@ -416,7 +427,9 @@ class PageMaker:
             is_source=evidence.is_source
             if evidence
             else any(r["first_hash"] is None for r in ranges),
-            state=_stage_state(known, name, ranges, head, forward, own_us, inherited_us),
+            state=state("finished", Tone.NONE)
+            if ranges and all(each["is_finished"] for each in ranges)
+            else stage_state(known.evidence, name, (own_us, inherited_us), forward),
             event_us=event_us,
             own_lag_us=own_us,
             inherited_lag_us=inherited_us,
@@ -426,8 +439,8 @@ class PageMaker:
             pending=sum(each.count for each in pending),
             pending_age_us=max(ages, default=None),
             backlog_records=sum(backlogs) if backlogs else None,
-            late=_counted(known.evidence.late, name),
-            dead=_counted(known.evidence.dead, name),
+            late=count_of(known.evidence.late, name),
+            dead=count_of(known.evidence.dead, name),
             due_us=None if due is None else due.next_us,
             is_in_chain=name in chain,
             senders=tuple(evidence.senders) if evidence else (),
@@ -486,16 +499,15 @@ def lines_of(page: JobPage) -> list[Line]:
 
 
 def _never_back(
-    name: str, snapshot: JobSnapshot | None, samples: Sequence[EventTimeSample]
+    name: str, evidence: Evidence, samples: Sequence[EventTimeSample]
 ) -> StageEvidence | None:
-    """A stage with its latest output that is known: what a driver knows of a range begins anew with each owner."""
-    found = None if snapshot is None else snapshot.stages.get(name)
-    if snapshot is None or found is None:
+    """A stage with its latest output that is known."""
+    found = evidence.stages.get(name)
+    if found is None:
         return None
-    inputs = [each.input_us for each in snapshot.stages.values() if [*each.senders] == [name]]
-    inputs.append(samples[-1].event_us.get(name) if samples else None)
-    latest_us = max([found.output_us, *(each for each in inputs if each is not None)])
-    return attrs.evolve(found, output_us=latest_us)
+    sampled_us = samples[-1].event_us.get(name) if samples else None
+    latest_us = latest_output_us(evidence, name)
+    return attrs.evolve(found, output_us=max(latest_us, sampled_us or latest_us))
 
 
 def _edge(places: Mapping[str, int], sender: StageRow, stage: StageRow) -> GraphArrow:
@@ -530,42 +542,6 @@ def _job_state(
     return lag_state(lag_us, forward)
 
 
-def _stage_state(
-    known: reasons.Known,
-    name: str,
-    ranges: Sequence[Mapping[str, Any]],
-    head: JobHead,
-    forward: float | None,
-    own_us: int | None,
-    inherited_us: int | None,
-) -> State:
-    if ranges and all(each["is_finished"] for each in ranges):
-        return state("finished", Tone.NONE)
-    if not head.is_driven and head.mode == "streaming":
-        return state("not running", Tone.BAD)
-    if head.is_old or known.snapshot is None:
-        return state("unknown", Tone.NONE)
-    own = [each for _, each in known.evidence.ranges_of(name)]
-    if own and all(each.is_ended for each in own):
-        return state("finished", Tone.NONE)
-    if own and all(each.is_idle or each.is_ended for each in own):
-        return state("idle", Tone.GOOD)
-    if own_us is not None and own_us <= NEAR_US and (inherited_us or 0) > NEAR_US:
-        return state("waits for its input", Tone.BUSY)
-    return lag_state(own_us, forward)
-
-
-def _lags(evidence: StageEvidence | None, now_us: int) -> tuple[int | None, int | None]:
-    """Own and inherited; None where event time is at one of its ends."""
-    if evidence is None:
-        return None, None
-    input_us = now_us if evidence.input_us is None else evidence.input_us
-    has_input = MIN_TIMESTAMP_US < input_us < MAX_TIMESTAMP_US
-    has_output = MIN_TIMESTAMP_US < evidence.output_us < MAX_TIMESTAMP_US
-    own_us = evidence.own_lag_us(now_us) if has_input and has_output else None
-    return own_us, evidence.inherited_lag_us(now_us) if has_input else None
-
-
 def _last_event(samples: Sequence[EventTimeSample], committed_us: int | None) -> int | None:
     """The least event time of the last sample; of what was never sampled, as committed."""
     if not samples:
@@ -595,13 +571,6 @@ def _behind(now_us: int, event_us: int | None) -> int | None:
 def _least(ranges: Sequence[Mapping[str, Any]]) -> int | None:
     found = [each["watermark"] for each in ranges]
     return None if not found or None in found else min(found)
-
-
-def _counted(counts: Mapping[str, int], stage: str) -> int:
-    """Of a stage; what is counted by transform is counted where its name begins with the stage's."""
-    return sum(
-        count for name, count in counts.items() if name == stage or name.startswith(f"{stage}/")
-    )
 
 
 def _hashes(key: str) -> list[int]:

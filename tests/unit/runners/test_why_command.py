@@ -1,4 +1,4 @@
-"""The command ``dataflow why``: what it prints of a store, whether or not a driver has left anything there."""
+"""Commands that tell where a job is and why: what they print of a store, whether or not a driver has left anything."""
 
 import json
 from collections.abc import Sequence
@@ -235,3 +235,79 @@ def test_a_transform_that_is_not_there_is_refused(
     error = capsys.readouterr().err
     assert "there is no transform 'nobody' in job scores" in error
     assert "its stages are: 'read', 'sum'" in error
+
+
+def test_top_has_a_line_for_each_stage(store: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    note(store, snapshot())
+    assert main(["top", "scores"]) == 0
+    first, header, read, sums = capsys.readouterr().out.splitlines()
+
+    assert first == "scores is running, as of 0.0 s ago"
+    assert header.split("  ")[0] == "stage"
+    assert " ".join(read.split()).startswith(
+        "read ! behind 2024-03-31T12:05:12+00:00 0 seconds 2 minutes"
+    )
+    assert "» waits for its input" in sums
+
+
+def test_top_knows_what_is_old(
+    store: Driven, clock: ManualClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the driver of a moment ago knew is how things are; what it knew six seconds ago is not."""
+    note(store, snapshot())
+    states = []
+    for advance_ms in (800, 6_000):
+        clock.advance(advance_ms)
+        assert main(["top", "scores", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        states.append([(each["state"], each["own_lag_us"]) for each in found["stages"]])
+
+    assert states[0] == [("behind", 128_800_000), ("waits for its input", 0)]
+    assert states[1] == [("unknown", None), ("unknown", None)]
+    assert found["age_us"] == 6_800_000
+    assert main(["top", "scores"]) == 0
+    assert "as of 6.8 s ago" in capsys.readouterr().out
+
+
+def test_top_of_a_store_without_a_snapshot(
+    store: Driven, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", "scores"]) == 0
+    shown = capsys.readouterr().out
+
+    assert "as of the last commits" in shown
+    assert "○ unknown" in shown
+
+
+def test_a_probe(store: Driven, clock: ManualClock, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is for a probe, and the line for whoever reads its log."""
+    note(store, snapshot())
+
+    assert main(["check", "scores", "--fresh-within", "129s"]) == 0
+    assert (
+        capsys.readouterr().out
+        == "fresh: 'sum' of job scores is 2 minutes 8 seconds behind the clock\n"
+    )
+    assert main(["check", "scores", "--fresh-within", "127s"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "not fresh: 'sum' of job scores is 2 minutes 8 seconds behind the clock, and may be 2 minutes 7 seconds: "
+    )
+    assert "held by: split read[0]" in line
+
+    clock.advance(6_000)
+    assert main(["check", "scores", "--fresh-within", "1h"]) == 2
+    assert "it is not known how fresh job scores is" in capsys.readouterr().err
+    store.driver = None
+    assert main(["check", "scores", "--fresh-within", "1h"]) == 2
+    assert "job scores is not running" in capsys.readouterr().err
+    store.finish_job("scores")
+    assert main(["check", "scores", "--fresh-within", "1h"]) == 0
+
+
+@pytest.mark.parametrize("arguments", [["scores"], ["--fresh-within", "5s"]])
+def test_a_probe_needs_a_job_and_a_time(
+    store: Driven, capsys: pytest.CaptureFixture[str], arguments: Sequence[str]
+) -> None:
+    assert main(["check", *arguments]) == 2
+    assert "dataflow check JOB --fresh-within 5s" in capsys.readouterr().err
