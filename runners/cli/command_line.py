@@ -20,6 +20,7 @@ from dataflow import distribution
 from dataflow.errors import DataflowError
 from dataflow.interruption import EXIT_STATUS
 from dataflow.times import ago
+from runners.cli.bundle import add_command as add_bundle_command
 from runners.cli.check import add_command as add_check_command
 from runners.cli.counted import add_command as add_metrics_command
 from runners.cli.kept import add_commands as add_kept_commands
@@ -50,6 +51,7 @@ examples:
   dataflow sinks scores
   dataflow why scores --key red
   dataflow top scores
+  dataflow bundle scores -o scores.zip
   dataflow troubles scores
   dataflow ui
   dataflow drain scores --wait
@@ -328,6 +330,7 @@ def _parser() -> argparse.ArgumentParser:
     add_plot_command(_with_job(verbs))
     add_why_command(_with_job(verbs))
     add_top_command(_with_job(verbs))
+    add_bundle_command(_with_job(verbs))
     add_ui_command(partial(_verb, verbs))
     _add_views(verbs)
     _add_requests(verbs)

@@ -101,7 +101,7 @@ def show_top(store: Store, asked: argparse.Namespace) -> None:
         )
     age_us = None if evidence.as_of_us is None else evidence.now_us - evidence.as_of_us
     if asked.json:
-        print(json.dumps(_as_json(evidence, rows, age_us)))
+        print(json.dumps(top_json(evidence, rows)))
         return
     as_of = (
         "as of the last commits: its driver has written nothing"
@@ -140,12 +140,18 @@ def show_top(store: Store, asked: argparse.Namespace) -> None:
         print_line(f"unknown: {each}")
 
 
-def _as_json(evidence: Evidence, rows: list[TopRow], age_us: int | None) -> dict[str, object]:
+def top_json(evidence: Evidence, rows: list[TopRow]) -> dict[str, object]:
+    """What the command prints as JSON.
+
+    Args:
+        evidence: of a job.
+        rows: its stages.
+    """
     return {
         "job": evidence.job,
         "state": evidence.state.value,
         "as_of_us": evidence.as_of_us,
-        "age_us": age_us,
+        "age_us": None if evidence.as_of_us is None else evidence.now_us - evidence.as_of_us,
         "stages": [{**attrs.asdict(row), "state": row.state.word} for row in rows],
         "unknown": [*evidence.unknown],
     }

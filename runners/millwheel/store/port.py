@@ -628,6 +628,9 @@ class Store(OutboxStore, Protocol):
         And none of whose statements the caller has no right to see.
         """
 
+    def version(self) -> str:
+        """What the store is, and of which version, for people; nothing about where it is."""
+
     def send_request(self, job: str, request: Request) -> int:
         """Keep a request for the job, and return its number: from 1 without a gap, in the order of sending.
 

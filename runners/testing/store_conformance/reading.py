@@ -195,6 +195,7 @@ def check_one_moment_is_read(connect: StoreFactory) -> None:
         job = store.read_job(JOB)
         again = store.read_key(JOB, "count", 7)
         expect_equal(list(store.blocked_sessions()), [], "sessions that wait")
+        expect(bool(store.version()), "the store does not say what it is")
     expect_equal((dict(pending), dict(late)), ({}, {}), "what is not there")
     expect(job is not None, "the job is not there")
     expect_equal(before, again, "the second look")

@@ -732,7 +732,7 @@ def test_the_page_about_streams_has_commands_that_exist(store: MemoryStore) -> N
     commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
     open_job(store)
 
-    assert len(commands) == 9
+    assert len(commands) == 10
     for program, *arguments in commands:
         assert program == "dataflow"
         assert main([each for each in arguments if each != "--wait"]) == 0

@@ -1,7 +1,9 @@
 """Commands that tell where a job is and why: what they print of a store, whether or not a driver has left anything."""
 
 import json
+import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -9,14 +11,23 @@ import pytest
 
 from runners.cli import command_line
 from runners.cli.command_line import main
+from runners.millwheel.model.events import Actor, EventKind, JobEvent
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import JobSpec, JobSummary, RangeSpec, Store
+from runners.millwheel.store.port import (
+    BlockedSession,
+    JobSpec,
+    JobSummary,
+    RangeSpec,
+    Store,
+)
 from runners.millwheel.versions.state_shape import StateShape
 from runners.observability.evidence.snapshot import (
+    Doing,
     DriverEvidence,
+    HotKey,
     JobSnapshot,
     Phase,
     RangeEvidence,
@@ -26,6 +37,7 @@ from runners.observability.evidence.snapshot import (
     WorkerEvidence,
 )
 from runners.observability.why.explanation import CauseKind, WhyExplanation
+from runners.relay.outbox import LaneFailure, LaneStatus
 from runners.testing.manual_clock import ManualClock
 
 DSN = "postgresql://me@db.example.org/flights"
@@ -311,3 +323,115 @@ def test_a_probe_needs_a_job_and_a_time(
 ) -> None:
     assert main(["check", *arguments]) == 2
     assert "dataflow check JOB --fresh-within 5s" in capsys.readouterr().err
+
+
+KEY, PASSWORD, RECORD = "anna@example.org", "hunter2", "4111-1111"
+#: All of the three, as an error says them.
+SAID = (
+    f"ValueError: no score in {RECORD} of {KEY}: postgresql://me:{PASSWORD}@db/x\n"
+    f'  File "/home/me/jobs/scores.py", line 12, in parse\n    raise ValueError("{RECORD}")'
+)
+
+
+class Telling(Driven):
+    """A store that has a key, a record and a password wherever there can be one."""
+
+    def read_lanes(self, job: str) -> Sequence[LaneStatus]:
+        failure = LaneFailure(since_us=0, last_us=S, tries=3, reason=SAID)
+        return [
+            LaneStatus(
+                outbox="o.scores",
+                sink="send",
+                number=0,
+                waiting=2,
+                oldest_us=0,
+                delivered=None,
+                failure=failure,
+            )
+        ]
+
+    def blocked_sessions(self) -> Sequence[BlockedSession]:
+        query = f"UPDATE users SET password = '{PASSWORD}' WHERE mail = '{KEY}'"
+        return [BlockedSession(session=1, holder=2, query=query, age_s=60.0)]
+
+
+def telling(clock: ManualClock) -> Telling:
+    store = Telling(clock)
+    (keys,) = even_ranges(1)
+    parts = {
+        "window_fn": f"OwnWindows(of={KEY!r})",
+        "trigger": f"OwnTrigger({RECORD!r})",
+        "aggregation": f"functools.partial(dial, {PASSWORD!r})",
+    }
+    store.open_job(
+        JobSpec(
+            job="scores",
+            mode="streaming",
+            fingerprint=PASSWORD,
+            signals=frozenset({KEY}),
+            ranges=[
+                RangeSpec(range_id=READ, split=f"topic?password={PASSWORD}".encode()),
+                RangeSpec(range_id=SUM, keys=keys),
+            ],
+            computations={
+                "read": SHAPES["read"].encoded(),
+                "sum": StateShape(parts, senders=("read",)).encoded(),
+            },
+        )
+    )
+    store.note_troubles("scores", [Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason=SAID)])
+    store.note_event(
+        "scores",
+        JobEvent(
+            kind=EventKind.START,
+            actor=Actor.DRIVER,
+            who="host, process 7",
+            reason=SAID,
+            details={"key": KEY},
+        ),
+    )
+    found = snapshot()
+    hot = HotKey(key_hash=123_456_789_012_345, count=9, error=0, of=10, key=KEY)
+    ranges = {name: attrs.evolve(each, hot_keys=[hot]) for name, each in found.ranges.items()}
+    waiting = attrs.evolve(
+        found.workers[0],
+        heartbeat_received_us=found.taken_us,
+        committing_us=found.taken_us - 30 * S,
+        doing=Doing(stage="sum", since_us=found.taken_us, transform="sum"),
+    )
+    note(store, attrs.evolve(found, ranges=ranges, workers=[waiting]))
+    return store
+
+
+@pytest.mark.parametrize("driver", ["host, process 7", None])
+def test_a_bundle_has_no_key_and_no_password(
+    monkeypatch: pytest.MonkeyPatch,
+    clock: ManualClock,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    driver: str | None,
+) -> None:
+    """Whoever finds the fault has the class of an error and the place, and not what it says."""
+    store = telling(clock)
+    store.driver = driver
+    monkeypatch.setenv("DATAFLOW_STORE", f"postgresql://me:{PASSWORD}@db.example.org/flights")
+    monkeypatch.setattr(command_line, "open_store", lambda dsn, *, connect_timeout_s: store)
+    out = tmp_path / "x.zip"
+    assert main(["bundle", "scores", "-o", str(out)]) == 0
+    printed_names = capsys.readouterr().out
+    with zipfile.ZipFile(out) as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+
+    for name, text in files.items():
+        assert name in printed_names
+        for secret in (KEY, PASSWORD, RECORD, "123456789012345", "/home/me"):
+            assert secret not in text, (name, text)
+    assert json.loads(files["troubles.json"])[0]["errors"] == "ValueError; scores.py:12 in parse"
+    assert json.loads(files["versions.json"])["store"] == "memory"
+    assert json.loads(files["snapshot.json"])["document"]["ranges"].keys() == {"read[0]", "sum[0]"}
+    assert json.loads(files["job.json"])["stages"]["sum"]["trigger"] == "of your own"
+    assert "which runs: UPDATE\n" in files["why.txt"] or driver is None
+    assert WhyExplanation.of_json(json.loads(files["why.json"])).asked.job == "scores"
+
+    assert main(["bundle", "scores", "-o", str(out)]) == 2
+    assert "name a file that is not there yet" in capsys.readouterr().err

@@ -383,6 +383,10 @@ class MemoryStore:
         """Nobody has a session."""
         return ()
 
+    def version(self) -> str:
+        """Memory has none."""
+        return "memory"
+
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """None: memory has one version of everything."""
         return []

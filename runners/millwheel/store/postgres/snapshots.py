@@ -1,4 +1,4 @@
-"""Sessions that keep the server from freeing what was overwritten or deleted."""
+"""What is known of the server, and its sessions that keep it from freeing what was overwritten or deleted."""
 
 from collections.abc import Sequence
 
@@ -20,6 +20,14 @@ class SnapshotVerbs(JobReads):
             BlockedSession(session=session, holder=holder, query=query, age_s=age_s)
             for session, holder, query, age_s in rows
         ]
+
+    def version(self) -> str:
+        """That of the server."""
+        row = self._transact(
+            lambda opened: opened.execute(QUERIES["server_version"]).fetchone(),
+            is_one_statement=True,
+        )
+        return f"PostgreSQL {row[0]}" if row else "PostgreSQL"
 
     def old_snapshots(self, older_than_s: float) -> Sequence[OldSnapshot]:
         """What this role may see of them: of other roles' sessions only if it has `pg_read_all_stats`."""

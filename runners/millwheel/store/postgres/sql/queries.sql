@@ -39,6 +39,10 @@ SELECT current_setting('server_version_num')::integer,
        current_setting('full_page_writes'),
        pg_postmaster_start_time()::text;
 
+-- name: server_version
+-- For people.
+SELECT current_setting('server_version');
+
 -- name: session_pid
 -- Which process of the server does what this connection asks for.
 SELECT pg_backend_pid();
