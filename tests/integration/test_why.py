@@ -39,6 +39,7 @@ def test_what_is_read_together_is_of_one_moment(store_dsn: str) -> None:
         owner = Owner(other, LOW)
         owner.commit(cells=[cell(b"k", b"before")])
         with store.at_one_moment():
+            assert store.version().startswith("PostgreSQL ")
             first = store.read_key(JOB, "count", 7)
             owner.commit(cells=[cell(b"k", b"after")])
             second = store.read_key(JOB, "count", 7)
