@@ -26,13 +26,13 @@ from statistics import median
 import psutil
 
 import dataflow as df
-from benchmarks import harness, stores, stream_costs
+from benchmarks import harness, stores, user_sums
+from benchmarks.commit_writer import Writer
 from benchmarks.one_worker import run_to_end
 from benchmarks.peers.ours_latency import COLUMNS, TABLE, CountVisits
 from benchmarks.peers.ours_load import RateSource
 from benchmarks.peers.ours_session import MASTER, warm_context
 from benchmarks.processes import family, server_cpu_s
-from benchmarks.store_commits import Writer
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.view import MasterView
 from runners.millwheel.store.postgres import PostgresStore
@@ -53,7 +53,7 @@ def worker_used(dsn: str, path: Path, *, reports: bool) -> Used:
     """A stream to its end in this thread."""
     options = WorkerOptions(steps=StepLimits(records=_STEP_RECORDS), reports_on_itself=reports)
     with stores.database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
-        took = run_to_end(store, fresh, stream_costs.pipeline(path), options)
+        took = run_to_end(store, fresh, user_sums.pipeline(path), options)
     return {"worker": took.worker_s, "Postgres": took.postgres_s}
 
 
@@ -66,7 +66,7 @@ def print_snapshot_costs(dsn: str, path: Path) -> None:
         views[:] = [master.view()]
 
     with stores.database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
-        run_to_end(store, fresh, stream_costs.pipeline(path), options, watched=watched)
+        run_to_end(store, fresh, user_sums.pipeline(path), options, watched=watched)
         taker, server = SnapshotTaker("benchmark", 0, "driver", 0), stores.server_of(fresh)
         before_s, before_postgres_s = time.process_time(), server_cpu_s(server)
         size = 0
@@ -201,7 +201,7 @@ def main() -> None:
 def run_case(options: argparse.Namespace, dsn: str, path: Path) -> None:
     """Measure the case that was asked for."""
     if options.case == "worker":
-        stream_costs.write_events(path, options.records)
+        user_sums.write_events(path, options.records)
         compare(
             "us a record",
             options.rounds,
@@ -216,7 +216,7 @@ def run_case(options: argparse.Namespace, dsn: str, path: Path) -> None:
             1e6 / options.commits,
         )
     elif options.case == "snapshot":
-        stream_costs.write_events(path, options.records)
+        user_sums.write_events(path, options.records)
         for _ in range(options.rounds):
             print_snapshot_costs(dsn, path)
     else:

@@ -8,31 +8,23 @@ so that nothing but their work is measured, whatever else the machine does.
 """
 
 import cProfile
-import json
 import pstats
 import tempfile
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import attrs
 
 import dataflow as df
 from benchmarks import harness, stores
 from benchmarks.one_worker import run_to_end
+from benchmarks.user_sums import pipeline, write_events
 from runners.core.ground.lineage import Lineage, checked_lineage
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
-
-USERS = 10_000
-#: Of event time, however many records there are.
-SPAN_MS = 3_600_000
-DISORDER_MS = 60_000
 
 
 @attrs.frozen(kw_only=True)
@@ -55,47 +47,6 @@ class CountingStore(PostgresStore):
         self.commits += 1
         self.productions += len(production.checkpoints)
         return super().commit(production)
-
-
-def write_events(path: Path, records: int) -> None:
-    """Write events as JSON lines: users by Zipf's law, times in order but for a minute.
-
-    Args:
-        path: the file.
-        records: how many events.
-    """
-    random = Random(5)
-    weights = [1 / (rank + 1) for rank in range(USERS)]
-    users = random.choices(range(USERS), weights, k=records)
-    with path.open("w") as file:
-        for number, user in enumerate(users):
-            at_ms = number * SPAN_MS // records + random.randrange(DISORDER_MS)
-            event = {"user": user, "at": at_ms, "value": random.randrange(1_000)}
-            file.write(json.dumps(event) + "\n")
-
-
-def row(pair: tuple[int, int], window: df.Window = df.DoFn.WindowParam) -> dict[str, Any]:
-    """One for each user and minute."""
-    return {"user": pair[0], "minute": int(window.start.timestamp()), "total": pair[1]}
-
-
-def pipeline(path: Path) -> df.Pipeline:
-    """Sums by user and minute."""
-    p = df.Pipeline()
-    (
-        p
-        | df.ReadFromJsonLines(
-            str(path),
-            event_time=lambda event: event["at"] / 1_000,
-            max_disorder=timedelta(milliseconds=DISORDER_MS),
-        )
-        | df.Map(lambda event: (event["user"], event["value"]))
-        | df.WindowInto(df.FixedWindows(60))
-        | df.CombinePerKey(sum)
-        | df.Map(row)
-        | df.WriteToPostgres("sums", columns={"user": int, "minute": int, "total": int})
-    )
-    return p
 
 
 def run(

@@ -15,10 +15,10 @@ import numpy as np
 
 import dataflow as df
 from benchmarks import stream_costs
+from benchmarks.commit_writer import Writer
 from benchmarks.peers.ours_latency import COLUMNS, TABLE, CountVisits
 from benchmarks.peers.ours_load import visitors
 from benchmarks.processes import server_cpu_s
-from benchmarks.store_commits import Writer
 from benchmarks.stores import database, server_of
 from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec

@@ -34,6 +34,18 @@ from tests.conformance.broken_adapters.comparing import (
     SendsToTheRetired,
     TakesRangesAsTheyAre,
 )
+from tests.conformance.broken_adapters.evidence import (
+    CountsFailuresOnce,
+    ForgetsDetailsOfEvents,
+    ForgetsReshapes,
+    ForgetsWhyRangesAreTaken,
+    HidesAnswers,
+    HoldsByTheFirstProduction,
+    KeepsAllEvents,
+    KeepsSnapshotsOfTheReset,
+    KeepsTheFirstSnapshot,
+    ShowsTheFirstEventsFirst,
+)
 from tests.conformance.broken_adapters.fencing import (
     ChecksTheTokenOnly,
     CommitsHalf,
@@ -136,18 +148,6 @@ from tests.conformance.broken_adapters.sizing import (
     FencesWhatIsTooLarge,
     TakesAnySize,
     WritesTheFirstPortion,
-)
-from tests.conformance.broken_adapters.telling import (
-    CountsFailuresOnce,
-    ForgetsDetailsOfEvents,
-    ForgetsReshapes,
-    ForgetsWhyRangesAreTaken,
-    HidesAnswers,
-    HoldsByTheFirstProduction,
-    KeepsAllEvents,
-    KeepsSnapshotsOfTheReset,
-    KeepsTheFirstSnapshot,
-    ShowsTheFirstEventsFirst,
 )
 from tests.conformance.broken_adapters.updating import (
     EmptiesTablesOfOthers,

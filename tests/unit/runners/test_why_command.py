@@ -327,17 +327,17 @@ def test_a_probe_needs_a_job_and_a_time(
 
 KEY, PASSWORD, RECORD = "anna@example.org", "hunter2", "4111-1111"
 #: All of the three, as an error says them.
-SAID = (
+REASON = (
     f"ValueError: no score in {RECORD} of {KEY}: postgresql://me:{PASSWORD}@db/x\n"
     f'  File "/home/me/jobs/scores.py", line 12, in parse\n    raise ValueError("{RECORD}")'
 )
 
 
-class Telling(Driven):
+class WithTroubles(Driven):
     """A store that has a key, a record and a password wherever there can be one."""
 
     def read_lanes(self, job: str) -> Sequence[LaneStatus]:
-        failure = LaneFailure(since_us=0, last_us=S, tries=3, reason=SAID)
+        failure = LaneFailure(since_us=0, last_us=S, tries=3, reason=REASON)
         return [
             LaneStatus(
                 outbox="o.scores",
@@ -355,8 +355,8 @@ class Telling(Driven):
         return [BlockedSession(session=1, holder=2, query=query, age_s=60.0)]
 
 
-def telling(clock: ManualClock) -> Telling:
-    store = Telling(clock)
+def with_troubles(clock: ManualClock) -> WithTroubles:
+    store = WithTroubles(clock)
     (keys,) = even_ranges(1)
     parts = {
         "window_fn": f"OwnWindows(of={KEY!r})",
@@ -379,14 +379,14 @@ def telling(clock: ManualClock) -> Telling:
             },
         )
     )
-    store.note_troubles("scores", [Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason=SAID)])
+    store.note_troubles("scores", [Trouble(kind=TroubleKind.DEATH, place="sum[0]", reason=REASON)])
     store.note_event(
         "scores",
         JobEvent(
             kind=EventKind.START,
             actor=Actor.DRIVER,
             who="host, process 7",
-            reason=SAID,
+            reason=REASON,
             details={"key": KEY},
         ),
     )
@@ -412,7 +412,7 @@ def test_a_bundle_has_no_key_and_no_password(
     driver: str | None,
 ) -> None:
     """Whoever finds the fault has the class of an error and the place, and not what it says."""
-    store = telling(clock)
+    store = with_troubles(clock)
     store.driver = driver
     monkeypatch.setenv("DATAFLOW_STORE", f"postgresql://me:{PASSWORD}@db.example.org/flights")
     monkeypatch.setattr(command_line, "open_store", lambda dsn, *, connect_timeout_s: store)

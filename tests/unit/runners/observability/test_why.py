@@ -50,7 +50,9 @@ def graphs(draw: st.DrawFn) -> Mapping[str, StageEvidence]:
 
 
 @given(stages=graphs(), data=st.data())
-def test_the_order_of_stages_says_nothing(stages: Mapping[str, StageEvidence], data: Any) -> None:
+def test_the_order_of_stages_makes_no_difference(
+    stages: Mapping[str, StageEvidence], data: Any
+) -> None:
     """A jsonb has its own order of keys; the answer is the same, of a key that every stage has too."""
     shuffled = {name: stages[name] for name in data.draw(st.permutations([*stages]))}
     places = {name: at for at, name in enumerate(senders_first(shuffled))}
