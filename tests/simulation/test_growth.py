@@ -12,6 +12,7 @@ import dataflow as df
 from runners.direct import DirectRunner
 from runners.millwheel.control.shapes import ShapeError
 from runners.millwheel.model.requests import Request, Verb
+from runners.millwheel.store.memory import evidence
 from runners.millwheel.store.memory import store as memory
 from runners.millwheel.store.memory.job import StoredJob
 from runners.millwheel.store.memory.store import MemoryStore
@@ -34,6 +35,13 @@ FAULTS = frozenset({Fault.CRASH, Fault.MOVE, Fault.DRIVER_CRASH})
 KEY_RANGES = 4
 #: What people keep for as long as they like.
 KEPT = {"late", "dead", "purged_late"}
+#: In place of ten thousand, which no run of some minutes comes to.
+EVENTS_MAX = 60
+
+
+@pytest.fixture(autouse=True)
+def _few_events(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(evidence, "EVENTS_MAX", EVENTS_MAX)
 
 
 class RestlessCluster(SimulatedCluster):
