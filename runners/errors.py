@@ -92,3 +92,7 @@ class EmbeddedServiceError(DataflowError):
 
 class UnknownTransformError(DataflowError):
     """There is no transform or table of that name in the job."""
+
+
+class JobUnknownError(StoreError):
+    """The store has no job of that name."""

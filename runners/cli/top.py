@@ -10,6 +10,7 @@ from collections.abc import Callable
 import attrs
 
 from dataflow.errors import DataflowError
+from dataflow.times import in_words
 from runners.cli.text import find_job, print_line, print_table
 from runners.millwheel.store.port import Store
 from runners.observability.why.evidence import Evidence
@@ -24,6 +25,7 @@ from runners.observability.why.states import (
 )
 from runners.observability.why.words import instant, length
 from runners.system_clock import SystemClock
+from windowing.timestamps import US_PER_SECOND
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +108,7 @@ def show_top(store: Store, asked: argparse.Namespace) -> None:
     as_of = (
         "as of the last commits: its driver has written nothing"
         if age_us is None
-        else f"as of {age_us / 1_000_000:.1f} s ago"
+        else f"as of {in_words(round(age_us, -6 if age_us >= US_PER_SECOND else -5))} ago"
     )
     print_line(f"{asked.job} is {evidence.state.value}, {as_of}")
     print_table(

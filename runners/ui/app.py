@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from dataflow.errors import DataflowError
 from runners.core.ground.clock import Clock
-from runners.errors import UnknownTransformError
+from runners.errors import JobUnknownError, UnknownTransformError
 from runners.millwheel.store.postgres.reader import ReadOnlyStore
-from runners.ui.pages import JobUnknownError, PageMaker
+from runners.ui.pages import PageMaker
 from runners.ui.reads import QUERIES, Reads
 from runners.ui.sampling import Sampling
 from runners.ui.templating import render

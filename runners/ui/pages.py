@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dataflow.coders import encode_key, hash_key
-from runners.errors import StoreError
+from runners.errors import JobUnknownError, StoreError
 from runners.millwheel.store.postgres.reader import FoundRows
 from runners.observability.evidence.snapshot import (
     JobSnapshot,
@@ -44,10 +44,6 @@ _SPEED_OVER_US = 20_000_000
 _OLD_PRODUCTION_US = 10_000_000
 #: Hashes of keys are unsigned, and a bigint is not.
 _HASH_OFFSET = 1 << 63
-
-
-class JobUnknownError(StoreError):
-    """The store has no job of that name."""
 
 
 @attrs.frozen(kw_only=True)

@@ -137,8 +137,9 @@ def test_a_stream_loses_an_executor_and_has_another(streaming: Streaming, tmp_pa
     result = streaming.start(build, gate, spark_settings=SETTINGS)
     assert isinstance(result, StreamingJob)
     read_on(result, 5_000)
-    # Two workers; the driver's lock and its reader; and this question: docs/how-to/run-on-a-cluster.md says so.
-    assert sessions(streaming.store) == 5
+    # Two workers; the lock of the driver, its reader, and what writes its evidence; and this question: it is in
+    # docs/how-to/run-on-a-cluster.md.
+    assert sessions(streaming.store) == 6
     before = executors_below(psutil.Process())
     assert len(before) == 2
     kill(before[:1])

@@ -22,7 +22,7 @@ class SnapshotVerbs(JobReads):
         ]
 
     def version(self) -> str:
-        """That of the server."""
+        """The name and version of the server."""
         row = self._transact(
             lambda opened: opened.execute(QUERIES["server_version"]).fetchone(),
             is_one_statement=True,
