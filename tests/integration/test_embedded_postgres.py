@@ -93,13 +93,18 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 def servers(data_dir: Path) -> list[psutil.Process]:
-    """The main processes of servers on this directory; a zombie has no command line."""
-    return [
+    """The main processes of servers on this directory; a zombie has no command line.
+
+    A process that one of them has just started has its command line for a moment.
+    """
+    found = [
         process
-        for process in psutil.process_iter(["name", "cmdline"])
+        for process in psutil.process_iter(["name", "cmdline", "ppid"])
         if process.info["name"] == "postgres"
         and str(data_dir / "data") in (process.info["cmdline"] or [])
     ]
+    numbers = {process.pid for process in found}
+    return [process for process in found if process.info["ppid"] not in numbers]
 
 
 def kill(*processes: psutil.Process) -> None:
