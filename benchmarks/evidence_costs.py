@@ -1,4 +1,4 @@
-"""What it costs that a stream leaves in its store what is known of it: processor time, with and without.
+"""Costs of evidence: the processor time of streams with what they leave in their store of themselves, and without.
 
     python -m benchmarks.evidence_costs worker [--records 200000] [--rounds 5]
     python -m benchmarks.evidence_costs snapshot [--records 100000] [--rounds 5]

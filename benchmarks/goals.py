@@ -22,12 +22,12 @@ class Throughput:
 
     @property
     def title(self) -> str:
-        """What is measured, in words."""
+        """The title of its row in the table of goals."""
         return f"{self.case}, {self.mine} by {self.theirs}"
 
     @property
     def command(self) -> str:
-        """What measures it."""
+        """The command line that measures it."""
         return f'make bench CASE={self.case} ARGS="--peers {self.mine} {self.theirs}"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
@@ -48,12 +48,12 @@ class Latency:
 
     @property
     def title(self) -> str:
-        """What is measured, in words."""
+        """The title of its row in the table of goals."""
         return f"S2, ours by {self.theirs}, {self.percent} %"
 
     @property
     def command(self) -> str:
-        """What measures it."""
+        """The command line that measures it."""
         return f'make bench CASE=S2 ARGS="--peers ours {self.theirs} --rate 1000 10000 30000"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
@@ -73,12 +73,12 @@ class Lag:
 
     @property
     def title(self) -> str:
-        """What is measured, in words."""
+        """The title of its row in the table of goals."""
         return f"LAG at {self.rate:,} a second, milliseconds that a stage adds, at most"
 
     @property
     def command(self) -> str:
-        """What measures it."""
+        """The command line that measures it."""
         return f'make bench CASE=LAG ARGS="--peers ours --rate {self.rate}"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
@@ -103,12 +103,12 @@ class Seconds:
 
     @property
     def title(self) -> str:
-        """What is measured, in words."""
+        """The title of its row in the table of goals."""
         return f"{self.case} of {self.size:,}, {self.mine}, seconds"
 
     @property
     def command(self) -> str:
-        """What measures it."""
+        """The command line that measures it."""
         return f'make bench CASE={self.case} ARGS="--peers {self.mine} --size {self.size}"'
 
     def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:

@@ -1,18 +1,14 @@
 """Tags for the core's own values that occur among users' values."""
 
-from functools import partial
-
-import attrs
-
 from dataflow.serialization import written_as
 from dataflow.value_tags import tag_attrs, tag_enums, tag_others
 from runners.core.ground.cells import EmittedPane, Nothing
-from runners.core.ground.lineage import TracedPane
+from runners.core.ground.lineage import TracedPane, fields_of_pane
 from runners.core.partials.signed_combine import NaN
 from runners.core.side_inputs.arriving_views import ArrivingView
 
 tag_attrs({"emitted": EmittedPane})
 tag_others({"arriving view": (ArrivingView, ("version", "count", "contents", "buckets"))})
 # What is stored of a pane is the pane.
-written_as("pane", TracedPane, partial(attrs.astuple, recurse=False))
+written_as("pane", TracedPane, fields_of_pane)
 tag_enums({"nothing": Nothing, "nan": NaN})

@@ -1,15 +1,18 @@
 """The lineage of a row has exactly the records that the row was computed of: laws, and what people read."""
 
+import copy
 import json
+import pickle
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -20,12 +23,13 @@ from runners.core.tables.row_keys import asked_keys, key_of_texts
 from runners.direct import DirectRunner
 from runners.observability.lineage.explained_rows import RowExplanation, explain_row
 from runners.observability.lineage.stored_lineage import finder
+from runners.testing.runner_conformance import PROGRAMS, Program, check_runner
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import ALL_FAULTS, Fault
 from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.simulation import Simulation
 from tests.effort import by_profile
-from tests.oracle.evaluator import Arrivals, Windowing
+from tests.oracle.evaluator import Arrivals, Record, Windowing
 from tests.oracle.laws import microseconds, window_fn
 from tests.strategies import streams, windowings
 
@@ -105,7 +109,32 @@ def values_of(explained: RowExplanation) -> Counter[int]:
     return found
 
 
+def came(watermark_us: int, *records: tuple[int, int]) -> Arrivals:
+    """Values with their event times, and where the watermark is behind them."""
+    found = tuple(Record(key="a", value=value, timestamp_us=at_us) for value, at_us in records)
+    return Arrivals(records=found, watermark_us=watermark_us)
+
+
 @given(arrivals=streams(), windowing=windowings(), trigger=TRIGGERS, mode=MODES)
+# A session has expired, and records that are not too late make another one that covers it.
+@example(
+    arrivals=[came(39), came(89, (1, 27)), came(94, (2, 27), (3, 38))],
+    windowing=Windowing("sessions", 12, 0, 40),
+    trigger=df.DefaultTrigger(),
+    mode=df.AccumulationMode.ACCUMULATING,
+)
+# One that covers a part of it.
+@example(
+    arrivals=[
+        came(6, (1, 11)),
+        came(6, (2, 0), (3, 0), (4, 18)),
+        came(49, (6, 0)),
+        came(54, (7, 0), (8, 18)),
+    ],
+    windowing=Windowing("own gaps", 4, 0, 20),
+    trigger=df.DefaultTrigger(),
+    mode=df.AccumulationMode.ACCUMULATING,
+)
 def test_a_row_is_made_of_the_records_in_it(
     arrivals: list[Arrivals],
     windowing: Windowing,
@@ -273,13 +302,24 @@ def build_simulated(p: df.Pipeline, random: Random) -> None:
 def test_a_traced_pane_is_the_pane() -> None:
     """For whoever compares it, and in whatever is stored."""
     pane = df.PaneInfo(2, df.PaneTiming.LATE, is_first=False, is_last=True, nonspeculative_index=1)
-    traced = TracedPane(pane, SplitOrigin.of("read", 1, 2))
+    traced = TracedPane.of(pane, SplitOrigin.of("read", 1, 2))
     assert traced == pane
     assert pane == traced
     assert hash(traced) == hash(pane)
     assert dumps([traced]) == dumps([pane])
     assert type(loads(dumps([traced]))[0]) is df.PaneInfo
     assert attrs.evolve(pane, index=3) != traced
+    assert attrs.evolve(traced, index=3) == attrs.evolve(pane, index=3)
+    assert repr(traced) == repr(pane)
+    for copied in (copy.copy(traced), copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
+        assert type(copied) is df.PaneInfo
+        assert copied == pane
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
+def test_what_is_emitted_does_not_depend_on_lineage(program: Program) -> None:
+    """Of each construct of the SDK."""
+    check_runner(partial(DirectRunner, lineage="records"), [program])
 
 
 def test_a_key_of_texts_is_found_however_it_is_written() -> None:

@@ -16,7 +16,7 @@ import attrs
 from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter
-from runners.core.ground.lineage import FiringCause
+from runners.core.ground.lineage import Expiry, FiringCause
 from triggers.trigger import Progress
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
@@ -243,6 +243,7 @@ class Effects:
         timers, holds: map to the new instant, or None to delete; a hold is one of the watermark behind the grouping.
         touched: has the cells that have changed, in that order: the order of a set differs between processes.
         causes: why windows fired, by the index of what they emitted among ``values``, where lineage is recorded.
+        expired: the windows that have expired, likewise.
     """
 
     values: list[Any] = attrs.field(factory=list)
@@ -257,6 +258,7 @@ class Effects:
     late: list[LateArrival] = attrs.field(factory=list)
     dead: list[DeadLetter] = attrs.field(factory=list)
     causes: dict[int, FiringCause] = attrs.field(factory=dict)
+    expired: list[Expiry] = attrs.field(factory=list)
 
     def bundle(self) -> Bundle:
         """The emitted panes as a bundle."""

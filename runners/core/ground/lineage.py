@@ -7,15 +7,17 @@ An entry is of one of these kinds:
 * *pane*: a window has fired, or what it had emitted was retracted: which pane, why, and where the clocks were;
 * *row*: a pane has become a row of a table, or a row was retracted.
 
-A *late* entry is of elements that are in no pane, because their window had expired.
+A *late* entry is of elements that are in no pane, because their window had expired; an *expired* one says that a window
+has, so that what was in it is in no pane after that: another window of the key may cover it later.
 
-Each says what it is made of, so a row is explained from its end to its beginning (`runners.core.lineage`).
+Each says what it is made of, so a row is explained from its end to its beginning (`runners.observability.lineage`).
 
 An origin travels with the pane of an element (`TracedPane`), which transforms pass on to what they emit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import attrs
@@ -23,6 +25,7 @@ import attrs
 from dataflow.errors import PipelineError
 from runners.core.ground.element_text import shown
 from windowing.pane import PaneInfo
+from windowing.window import Window
 
 #: Characters of a position or a split that are kept; a source may have long ones.
 _PLACE_CHARACTERS_MAX = 200
@@ -60,6 +63,7 @@ class LineageKind(Enum):
 
     INPUT = "input"
     LATE = "late"
+    EXPIRED = "expired"
     PANE = "pane"
     ROW = "row"
 
@@ -124,28 +128,62 @@ class FiringCause(NamedTuple):
     pending: int
 
 
-class TracedPane(PaneInfo):
-    """A pane with the origin of its elements; equal to one without, and stored as one without.
+class Expiry(NamedTuple):
+    """A window whose state was deleted, as it had expired.
 
-    Args:
-        pane: the pane.
+    Attributes:
+        before: how many values had been emitted until then in the same step.
+        key: of the window.
+        window: the window.
+    """
+
+    before: int
+    key: Any
+    window: Window
+
+
+@attrs.frozen(eq=False, repr=False)
+class TracedPane(PaneInfo):
+    """A pane with the origin of its elements.
+
+    Whatever user code does with it is as without lineage: it is equal to the pane, shown as the pane, and a copy of it,
+    or what is stored of it, is the pane.
+
+    Attributes:
         origin: of the elements.
     """
 
-    __slots__ = ("origin",)
-    origin: Origin
+    origin: Origin = attrs.field(kw_only=True)
 
-    def __init__(self, pane: PaneInfo, origin: Origin) -> None:
-        super().__init__(*attrs.astuple(pane, recurse=False))
-        object.__setattr__(self, "origin", origin)
+    @classmethod
+    def of(cls, pane: PaneInfo, origin: Origin) -> "TracedPane":
+        """A pane with an origin.
+
+        Args:
+            pane: the pane.
+            origin: of its elements.
+        """
+        return cls(*fields_of_pane(pane), origin=origin)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PaneInfo):
             return NotImplemented
-        return attrs.astuple(self, recurse=False) == attrs.astuple(other, recurse=False)
+        return fields_of_pane(self) == fields_of_pane(other)
 
     def __hash__(self) -> int:
-        return super().__hash__()
+        return hash(PaneInfo(*fields_of_pane(self)))
+
+    def __repr__(self) -> str:
+        return repr(PaneInfo(*fields_of_pane(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PaneInfo, fields_of_pane(self)
+
+
+#: The fields of a pane, without the origin that it may have.
+fields_of_pane: Callable[[PaneInfo], tuple[Any, ...]] = attrgetter(
+    *(field.name for field in attrs.fields(PaneInfo))
+)
 
 
 def origin_of(pane: PaneInfo) -> Origin | None:

@@ -17,7 +17,7 @@ from runners.core.ground.cells import (
     WindowState,
     WindowTimers,
 )
-from runners.core.ground.lineage import FiringCause
+from runners.core.ground.lineage import Expiry, FiringCause
 from runners.core.panes.firing import Panes
 from runners.core.panes.merging_cells import Regrouper
 from runners.core.partials.folding import Accumulation
@@ -123,6 +123,8 @@ class WindowLifecycle:
             if state.pending or self._closes(window, state, clocks):
                 reason = self._reason(window, state, clocks)
                 self._fire(cell_id[0], window, state, effects, clocks, reason, is_last=True)
+            if self._explains:
+                effects.expired.append(Expiry(len(effects.values), cell_id[0], window))
             clear(effects, cell_id, window, state)
             free(cells, cell_id, window)
             return

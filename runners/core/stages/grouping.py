@@ -38,7 +38,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.conversion import Conversion
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.ground.lineage import FiringCause
+from runners.core.ground.lineage import Expiry, FiringCause
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of, is_remembered
@@ -50,7 +50,7 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.core.stages.retirement import divided
 from runners.core.stages.stage_clocks import StageClocks
 from runners.core.stages.stage_executor import StageExecutor, StageOutputs
-from runners.core.stages.tracing import Tracing
+from runners.core.stages.tracing import Firings, Tracing, all_expired
 from runners.core.stateful.cell_pages import (
     LetGo,
     NeedPages,
@@ -217,8 +217,11 @@ class GroupingStage:
             bundle = self.tried(lambda: next(bundles, None))
         if bundle is None:
             return None
-        causes = dict.fromkeys(range(len(bundle)), _AT_END) if self._tracing else {}
-        return Step(outputs=self._processed(bundle, causes, clocks))
+        causes: Mapping[int, FiringCause] = {}
+        expired: Sequence[Expiry] = ()
+        if self._tracing is not None:
+            causes, expired = dict.fromkeys(range(len(bundle)), _AT_END), all_expired(bundle)
+        return Step(outputs=self._processed(bundle, causes, expired, clocks))
 
     def fire_timers(
         self,
@@ -390,20 +393,30 @@ class GroupingStage:
 
     def _followed(self, effects: Effects, clocks: StageClocks) -> Step:
         # User code may look views up.
-        outputs = raising_unread(lambda: self._processed(effects.bundle(), effects.causes, clocks))
+        outputs = raising_unread(
+            lambda: self._processed(effects.bundle(), effects.causes, effects.expired, clocks)
+        )
         outputs.dead[:0] = effects.dead
         if self._tracing is not None:
-            outputs.lineage += self._tracing.late(self.root, self.codec, effects.late, clocks)
+            # A pane of the same step covers the window of what came too late, and does not have it.
+            late = self._tracing.late(self.root, self.codec, effects.late, clocks)
+            outputs.lineage[:0] = late
         return Step(effects, outputs)
 
     def _processed(
-        self, bundle: Bundle, causes: Mapping[int, FiringCause], clocks: StageClocks
+        self,
+        bundle: Bundle,
+        causes: Mapping[int, FiringCause],
+        expired: Sequence[Expiry],
+        clocks: StageClocks,
     ) -> StageOutputs:
         """What the transforms behind the grouping make of its panes."""
         if self._tracing is None:
             return self.executor.process(bundle, clocks)
         mode = self.graph.pcollections[self.root.inputs[0]].strategy.accumulation_mode
-        bundle, fired = self._tracing.fired(self.root, self.codec, bundle, causes, clocks, mode)
+        bundle, fired = self._tracing.fired(
+            self.root, self.codec, bundle, Firings(causes, expired, mode), clocks
+        )
         outputs = self.executor.process(bundle, clocks)
         outputs.lineage[:0] = fired
         return outputs

@@ -3,6 +3,7 @@
 Only runs that record lineage call it: it looks at each element.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from runners.core.ground.cells import LateArrival
 from runners.core.ground.element_text import shown
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.ground.lineage import (
+    Expiry,
     FiringCause,
     Lineage,
     LineageEntry,
@@ -38,6 +40,21 @@ from windowing.window import GLOBAL_WINDOW, Window
 _UNKNOWN: FiringCause = FiringCause("", 0)
 
 
+@attrs.frozen
+class Firings:
+    """How the panes of a step came about.
+
+    Attributes:
+        causes: why windows fired, by the index of what they emitted, where that is known.
+        expired: the windows that have expired in the step, in their order.
+        mode: of the grouping.
+    """
+
+    causes: Mapping[int, FiringCause]
+    expired: Sequence[Expiry]
+    mode: AccumulationMode
+
+
 class Tracing:
     """Makes the entries of one stage.
 
@@ -55,7 +72,7 @@ class Tracing:
             bundle: the elements.
             origin: the batch that they come from.
         """
-        pane = TracedPane(NO_FIRING, origin)
+        pane = TracedPane.of(NO_FIRING, origin)
         return attrs.evolve(bundle, panes=RepeatedColumn(pane, len(bundle)))
 
     def fired(
@@ -63,42 +80,48 @@ class Tracing:
         node: TransformNode,
         codec: KeyCodec,
         bundle: Bundle,
-        causes: Mapping[int, FiringCause],
+        firings: Firings,
         clocks: StageClocks,
-        mode: AccumulationMode,
     ) -> tuple[Bundle, list[LineageEntry]]:
-        """The panes of a grouping, with their origins, and an entry for each.
+        """The panes of a grouping, with their origins, and an entry for each, and for each window that has expired.
 
         Args:
             node: the grouping.
             codec: of its keys.
             bundle: the panes, as pairs of key and result.
-            causes: why windows fired, by index in the bundle, where that is known.
+            firings: what is known of how they came about.
             clocks: of the step.
-            mode: of the grouping.
         """
         entries, panes = list[LineageEntry](), list[PaneInfo]()
+        expired = deque(firings.expired)
+
+        def expire(before: int) -> None:
+            while expired and expired[0].before <= before:
+                _, key, window = expired.popleft()
+                kind = LineageKind.EXPIRED
+                entries.append(_about(kind, node, codec, key, window, clocks, count=0))
+
         for index, (element, window, pane, sign) in enumerate(_elements(bundle)):
-            cause = causes.get(index, _UNKNOWN)
-            entry = LineageEntry(
-                kind=LineageKind.PANE,
-                transform=node.label,
-                key=shown(element[0]),
-                key_hash=codec.hash(element[0]),
-                window_start_us=window.start_us,
-                window_end_us=window.end_us,
+            expire(index)
+            cause = firings.causes.get(index, _UNKNOWN)
+            entry = _about(
+                LineageKind.PANE,
+                node,
+                codec,
+                element[0],
+                window,
+                clocks,
                 sign=sign,
                 count=cause.pending,
                 index=pane.index,
                 timing=pane.timing.value,
-                accumulation=mode.value,
-                watermark_us=clocks.watermark_us,
-                now_us=clocks.now_us,
+                accumulation=firings.mode.value,
                 reason=cause.reason,
                 elements=(shown(element[1]),) if self._has_elements else (),
             )
             entries.append(entry)
-            panes.append(TracedPane(pane, entry.as_origin))
+            panes.append(TracedPane.of(pane, entry.as_origin))
+        expire(len(bundle))
         return attrs.evolve(bundle, panes=panes), entries
 
     def late(
@@ -113,17 +136,15 @@ class Tracing:
             clocks: of the step.
         """
         return [
-            LineageEntry(
-                kind=LineageKind.LATE,
-                transform=node.label,
-                key=shown(arrival.key),
-                key_hash=codec.hash(arrival.key),
-                window_start_us=arrival.window.start_us,
-                window_end_us=arrival.window.end_us,
+            _about(
+                LineageKind.LATE,
+                node,
+                codec,
+                arrival.key,
+                arrival.window,
+                clocks,
                 sign=+1 if arrival.record is None else arrival.record.sign,
                 count=arrival.count,
-                watermark_us=arrival.watermark_us,
-                now_us=clocks.now_us,
             )
             for arrival in arrivals
         ]
@@ -215,4 +236,39 @@ def _elements(bundle: Bundle) -> Iterator[tuple[Any, Window, PaneInfo, int]]:
         RepeatedColumn(NO_FIRING, size) if bundle.panes is None else bundle.panes,
         RepeatedColumn(+1, size) if bundle.signs is None else bundle.signs,
         strict=True,
+    )
+
+
+def all_expired(bundle: Bundle) -> list[Expiry]:
+    """The windows of panes after each of which there is no other.
+
+    Args:
+        bundle: the panes, as pairs of key and result.
+    """
+    return [
+        Expiry(index, element[0], window)
+        for index, (element, window, _, _) in enumerate(_elements(bundle), 1)
+    ]
+
+
+def _about(
+    kind: LineageKind,
+    node: TransformNode,
+    codec: KeyCodec,
+    key: Any,
+    window: Window,
+    clocks: Clocks,
+    **more: Any,
+) -> LineageEntry:
+    """An entry about a window of a key of a grouping; ``more``: other fields of it."""
+    return LineageEntry(
+        kind=kind,
+        transform=node.label,
+        key=shown(key),
+        key_hash=codec.hash(key),
+        window_start_us=window.start_us,
+        window_end_us=window.end_us,
+        watermark_us=clocks.watermark_us,
+        now_us=clocks.now_us,
+        **more,
     )

@@ -164,13 +164,21 @@ def _pane(find: Find, origin: Origin | None, before: int, depth: int) -> PaneSto
     if at is None:
         return None
     pane = panes[at]
-    given, late = (
+    expired, *both = (
         [
             each
             for each in find(kind, origin.transform, origin.key_hash)
-            if each.number <= pane.number and _is_within(each.entry, pane.entry)
+            if each.number <= pane.number
         ]
-        for kind in (LineageKind.INPUT, LineageKind.LATE)
+        for kind in (LineageKind.EXPIRED, LineageKind.INPUT, LineageKind.LATE)
+    )
+    given, late = (
+        [
+            each
+            for each in several
+            if _is_within(each.entry, pane.entry) and not _is_gone(each, expired)
+        ]
+        for several in both
     )
     replaced = panes[at - 1] if at and pane.entry.index else None
     return PaneStory(
@@ -205,6 +213,13 @@ def _inputs(find: Find, given: Sequence[Recorded], before: int, depth: int) -> I
 
 def _window(of: LineageEntry | PaneOrigin) -> tuple[int, int]:
     return of.window_start_us, of.window_end_us
+
+
+def _is_gone(element: Recorded, expired: Sequence[Recorded]) -> bool:
+    """Whether the window that an element was in has expired since."""
+    return any(
+        element.number < each.number and _is_within(element.entry, each.entry) for each in expired
+    )
 
 
 def _is_within(entry: LineageEntry, pane: LineageEntry) -> bool:
