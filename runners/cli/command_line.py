@@ -27,6 +27,7 @@ from runners.cli.kept import add_commands as add_kept_commands
 from runners.cli.rows import add_command as add_explain_command
 from runners.cli.rows import add_plot_command
 from runners.cli.run import add_command as add_run_command
+from runners.cli.tables import add_command as add_rows_command
 from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
 from runners.cli.top import add_command as add_top_command
 from runners.cli.ui import add_command as add_ui_command
@@ -56,6 +57,7 @@ examples:
   dataflow ui
   dataflow drain scores --wait
   dataflow metrics scores
+  dataflow rows totals
   dataflow explain-row totals red,2013-01-01T12:00:00Z
   dataflow plot scores --key red --out red.svg
   dataflow late scores --contents
@@ -326,6 +328,7 @@ def _parser() -> argparse.ArgumentParser:
     add_kept_commands(_with_job(verbs))
     add_metrics_command(_with_job(verbs))
     add_sinks_command(_with_job(verbs))
+    add_rows_command(partial(_verb, verbs))
     add_explain_command(partial(_verb, verbs))
     add_plot_command(_with_job(verbs))
     add_why_command(_with_job(verbs))

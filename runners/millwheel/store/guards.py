@@ -509,6 +509,20 @@ def check_is_served(job: str, request: Request, *, mode: str, is_finished: bool)
         raise RequestError(f"{request!r} has an argument that is no text")
 
 
+def no_result_table(table: str, others: Collection[str]) -> StoreError:
+    """The error for a table that no job writes to.
+
+    Args:
+        table: its name.
+        others: the names of the tables that jobs write to.
+    """
+    return StoreError(
+        f"no job of this store writes to a table {table!r}",
+        detail=f"its result tables are: {', '.join(sorted(others))}" if others else "it has none",
+        hint="write its name as the pipeline does",
+    )
+
+
 def table_of_others(table: str, others: Collection[str]) -> TableOwnedError:
     """The error for a table that other jobs write to.
 

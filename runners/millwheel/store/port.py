@@ -786,6 +786,17 @@ class Store(OutboxStore, Protocol):
     def read_table(self, table: TableSpec) -> Sequence[Row]:
         """All rows of a result table, columns in the order of the spec, in no particular order."""
 
+    def read_rows(self, table: str, count: int | None = None) -> Sequence[Mapping[str, Any]]:
+        """Rows of a result table by the names of its columns, in the order of its key if it has one.
+
+        Args:
+            table: its name, as pipelines have it.
+            count: at most so many; None: all.
+
+        Raises:
+            StoreError: it is no table that a job of this store writes to.
+        """
+
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's late records, oldest first: number, and the fields of `LateRecord`.
 

@@ -164,6 +164,19 @@ def check_tables_have_owners(connect: StoreFactory) -> None:
     expect_equal(list(store.result_tables(JOB)), [], "tables of a job that is gone")
 
 
+def check_rows_are_read_by_the_name_of_their_table(connect: StoreFactory) -> None:
+    """As mappings in the order of the key, at most as many as wanted; of a table of no job there are none."""
+    store = opened(connect)
+    rows = [("red", 1), ("blue", 2), ("green", 3)]
+    Owner(store, LOW).commit(tables=[TableWrite(table=SCORES, upserts=rows)])
+    in_order = [{"team": team, "total": total} for team, total in sorted(rows)]
+    expect_equal(store.read_rows("scores"), in_order, "rows of a table")
+    expect_equal(store.read_rows("scores", 2), in_order[:2], "its first rows")
+    expect_equal(store.read_rows("score_log"), [], "rows of an empty table")
+    for other in ("score", "jobs", "dataflow.jobs", 'scores"', ""):
+        expect_error(StoreError, partial(store.read_rows, other), f"rows of {other!r}")
+
+
 def check_statistics(connect: StoreFactory) -> None:
     """Every kind is counted, for one job, and zero for one that is not there."""
     store = opened(connect)

@@ -6,6 +6,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 import dataflow as df
 from dataflow.metric_updates import Metric, MetricKind, MetricOf
-from dataflow.table import TableSpec
+from dataflow.table import TableSpec, TableWrite
 from runners import registry
 from runners.cli import command_line, main
 from runners.core.ground import dead_letters
@@ -308,6 +309,30 @@ def test_metrics_are_rows(store: MemoryStore, capsys: pytest.CaptureFixture[str]
         {"value": 0.5, "timestamp": "1970-01-01T00:01:30.500000+00:00"},
         ["a", "b"],
     ]
+
+
+def test_rows_of_a_table_are_shown_in_the_order_of_its_key(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    totals = TableSpec(name="totals", columns={"team": str, "at": datetime}, key=("team",))
+    (keys,) = even_ranges(1)
+    ranges = [RangeSpec(range_id=RANGE, keys=keys)]
+    spec = JobSpec(job="scores", mode="batch", fingerprint="f", ranges=ranges, tables=[totals])
+    store.open_job(spec)
+    assert main(["rows", "totals"]) == 0
+    assert capsys.readouterr().out == "table totals has no rows\n"
+    rows = [("red", datetime(2024, 1, 2, tzinfo=UTC)), ("a\nb", None)]
+    commit(store, tables=[TableWrite(table=totals, upserts=rows)])
+    assert main(["rows", "totals"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "team    at",
+        "'a\\nb'  -",
+        "red     2024-01-02T00:00:00+00:00",
+    ]
+    assert main(["rows", "totals", "--json", "--limit", "1"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"team": "a\nb", "at": None}
+    assert main(["rows", "total"]) == 2
+    assert "its result tables are: totals" in capsys.readouterr().err
 
 
 def test_late_records_as_json_are_one_object_a_line(

@@ -53,6 +53,7 @@ from runners.millwheel.store.guards import (
     escaped_late,
     escaped_lineage,
     is_carried_out,
+    no_result_table,
     unknown_job,
     unknown_range,
 )
@@ -555,6 +556,17 @@ class MemoryStore:
         """All rows of a result table."""
         with self._lock:
             return list(self._table(table).rows.values())
+
+    def read_rows(self, table: str, count: int | None = None) -> Sequence[Mapping[str, Any]]:
+        """Rows of a result table by the names of its columns."""
+        with self._lock:
+            if table not in self._tables:
+                raise no_result_table(table, list(self._tables))
+            stored = self._tables[table]
+            names = list(stored.spec.columns)
+            rows = [dict(zip(names, row, strict=True)) for row in stored.rows.values()]
+        rows.sort(key=lambda row: [row[name] for name in stored.spec.key])
+        return rows[:count]
 
     def read_late(self, job: str) -> Sequence[Mapping[str, Any]]:
         """The job's late records, oldest first."""

@@ -20,6 +20,7 @@ from runners.millwheel.store.guards import (
     check_own,
     check_same_job,
     missing_table,
+    no_result_table,
     table_of_others,
     unknown_range,
 )
@@ -41,6 +42,7 @@ from runners.millwheel.store.postgres.tables import (
     has_rows,
     is_name_of,
     place_of,
+    rows_in_order,
 )
 
 _SIGN = 1 << 63
@@ -275,6 +277,27 @@ def result_tables(connection: Connection[Any], job: str) -> list[ResultTable]:
         )
         for schema, name, is_created, others, is_there in found
     ]
+
+
+def read_rows(connection: Connection[Any], table: str, count: int | None) -> list[dict[str, Any]]:
+    """Rows of a result table by the names of its columns, in the order of its key if it has one.
+
+    Args:
+        connection: to the store; inside a transaction, because it changes the plans of queries until the transaction
+            ends.
+        table: its name, with its schema or without.
+        count: at most so many; None: all.
+
+    Raises:
+        StoreError: no job of the store writes to it, or it is not a possible name.
+    """
+    named = connection.execute(QUERIES["read_table_names"]).fetchall()
+    places = {shown: (schema, name) for schema, name, shown in named}
+    places |= {f"{schema}.{name}": (schema, name) for schema, name, _ in named}
+    if table not in places:
+        raise no_result_table(table, [shown for *_, shown in named])
+    connection.execute(QUERIES["allow_scans"])
+    return rows_in_order(connection, *places[table], count)
 
 
 def own_tables(

@@ -326,6 +326,10 @@ class PostgresStore(
 
         return self._transact(work)
 
+    def read_rows(self, table: str, count: int | None = None) -> Sequence[Mapping[str, Any]]:
+        """Rows of a result table by the names of its columns; times come back in UTC."""
+        return self._transact(lambda opened: catalog.read_rows(opened, table, count))
+
     def close(self) -> None:
         """Release the connection; a later call would open a new one."""
         self._session.close()

@@ -15,6 +15,7 @@ from uuid import UUID
 import attrs
 import pyarrow as pa
 from psycopg import Connection, sql
+from psycopg.rows import dict_row
 
 from dataflow.sink import LANE
 from dataflow.table import ColumnType, Row, TableSpec, TableWrite, element_type
@@ -183,6 +184,30 @@ def count_rows(connection: Connection[Any], schema: str, name: str) -> int:
     query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, name))
     row = connection.execute(query).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def rows_in_order(
+    connection: Connection[Any], schema: str, name: str, count: int | None
+) -> list[dict[str, Any]]:
+    """Rows of a table by the names of its columns, in the order of its key if it has one.
+
+    Args:
+        connection: to the store.
+        schema: in which the table is.
+        name: of the table, without its schema.
+        count: at most so many; None: all.
+    """
+    table = sql.Identifier(schema, name)
+    quoted_name = table.as_string(connection)
+    shape = connection.execute(QUERIES["read_columns"], {"quoted_name": quoted_name})
+    keys = [sql.Identifier(column) for column, _, is_key in shape if is_key]
+    query = sql.SQL("SELECT * FROM {}{}{} LIMIT {}").format(
+        table,
+        sql.SQL(" ORDER BY " if keys else ""),
+        sql.SQL(", ").join(keys),
+        sql.Literal(count),
+    )
+    return connection.cursor(row_factory=dict_row).execute(query).fetchall()
 
 
 def place_of(connection: Connection[Any], table: TableSpec) -> tuple[str, str] | None:

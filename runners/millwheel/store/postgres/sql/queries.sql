@@ -830,6 +830,15 @@ FROM dataflow.jobs j JOIN dataflow.result_tables t USING (job_id)
 WHERE j.name = %(name)s
 ORDER BY t.schema_name, t.table_name;
 
+-- name: read_table_names
+-- The tables that jobs write to, with the names that people give them: the schema where nothing is found without it.
+SELECT DISTINCT t.schema_name, t.table_name,
+       CASE WHEN to_regclass(quote_ident(t.table_name)) = place.regclass THEN t.table_name
+            ELSE t.schema_name || '.' || t.table_name END
+FROM dataflow.result_tables t,
+     LATERAL (SELECT to_regclass(quote_ident(t.schema_name) || '.' || quote_ident(t.table_name)) AS regclass) place
+WHERE place.regclass IS NOT NULL;
+
 -- name: bequeath_tables
 -- A table that another job writes too is not dropped with the job that created it; the oldest other
 -- job becomes its creator.
