@@ -1,7 +1,7 @@
 """Matchers: conditions that `assert_that` checks on the elements of a collection.
 
 A matcher looks at what was *emitted*; narrow it to a window or to some panes by wrapping it, as often as you like:
-``in_window((0, 60), in_on_time_panes(contains_in_any_order([("red", 5)])))``.
+``in_window((0, 60), in_on_time_pane(contains_in_any_order([("red", 5)])))``.
 The names are those of Beam's PAssert.
 """
 

@@ -78,7 +78,7 @@ _CONNECT_TIMEOUT_S = 5.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of a command line; returns the exit status."""
-    asked = _parser().parse_args(arguments)
+    asked = parser().parse_args(arguments)
     try:
         if asked.needs_store:
             dsn = store_dsn(asked.store)
@@ -289,7 +289,8 @@ class _Parser(argparse.ArgumentParser):
         super().error(_without_secrets(message))
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What knows every command and its options."""
     parser = _Parser(
         prog="dataflow",
         description="Run pipelines, look at the jobs in a store, and send signals and requests to them.",

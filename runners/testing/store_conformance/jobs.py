@@ -165,7 +165,7 @@ def check_tables_have_owners(connect: StoreFactory) -> None:
 
 
 def check_rows_are_read_by_the_name_of_their_table(connect: StoreFactory) -> None:
-    """As mappings in the order of the key, at most as many as wanted; of a table of no job there are none."""
+    """Rows come by the name of a table, in the order of its key; a table of no job is refused."""
     store = opened(connect)
     rows = [("red", 1), ("blue", 2), ("green", 3)]
     Owner(store, LOW).commit(tables=[TableWrite(table=SCORES, upserts=rows)])

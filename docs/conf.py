@@ -1,0 +1,122 @@
+"""The site of the documentation: Sphinx with MyST, since these pages are Markdown, and the theme Furo.
+
+``make docs`` builds it; a warning, such as a link that leads nowhere or a name that does not exist, is an error.
+"""
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+# The package of this checkout, not an installed one.
+from dataflow import __version__  # noqa: E402 - as above
+from runners.cli.command_line import parser  # noqa: E402 - likewise
+
+project = "dataflow-model"
+author = "The authors of dataflow-model"
+project_copyright = "Apache License 2.0"
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+# Single backquotes in docstrings are names, most of them of the API.
+default_role = "code"
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+autodoc_class_signature = "mixed"
+autodoc_default_options = {"members": True}
+napoleon_use_ivar = True
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 88
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"dataflow-model {release}"
+html_show_copyright = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
+
+class CommandHelp(Directive):
+    """``command-help``: what ``dataflow COMMAND --help`` prints, for each command under a title of its own."""
+
+    has_content = False
+
+    def run(self):  # noqa: ANN201, D102 - as docutils has it
+        os.environ["COLUMNS"] = "100"
+        (commands,) = (
+            action
+            for action in parser()._actions  # noqa: SLF001 - argparse has no other way to ask for commands
+            if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - likewise
+        )
+        sections = []
+        for name, command in commands.choices.items():
+            section = nodes.section(ids=[f"command-{name}"], names=[name])
+            section += nodes.title(text=name)
+            text = command.format_help()
+            section += nodes.literal_block(text, text, language="text")
+            sections.append(section)
+        return sections
+
+
+#: Pages that stand at the root of the repository, where people look for them, by their names here.
+COPIED = {
+    "explanation/architecture": "ARCHITECTURE.md",
+    "explanation/contributing": "CONTRIBUTING.md",
+}
+
+
+def contents(app, docname, source):  # noqa: ANN001, ANN201, ARG001 - Sphinx's signature
+    """Fill pages that are copies; and have the pages that a README links to in its own folder be its contents."""
+    if docname in COPIED:
+        text = (ROOT / COPIED[docname]).read_text()
+        for name, path in COPIED.items():
+            text = text.replace(f"]({path})", f"]({name.removeprefix('explanation/')}.md)")
+        source[0] = text.replace("](docs/", "](../")
+    if docname.endswith("/README"):
+        pages = dict.fromkeys(re.findall(r"\]\(([\w-]+)\.md\)", source[0]))
+        listed = "\n".join(pages)
+        source[0] += f"\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+
+
+def without_expand(app, what, name, obj, skip, options):  # noqa: ANN001, ANN201, ARG001 - Sphinx's signature
+    """Leave out what every transform has to define and nobody calls; `PTransform` itself says what it is for."""
+    if name in {"expand", "default_label"}:
+        return not getattr(obj, "__qualname__", "").startswith("PTransform.")
+    return None
+
+
+def plain_sections(app, what, name, obj, options, lines):  # noqa: ANN001, ANN201, ARG001 - Sphinx's signature
+    """Give a docstring's sections the titles that Sphinx knows.
+
+    "Raises, where the pipeline runs:" says more than Sphinx's "Raises:", and stays as the first sentence of it.
+    """
+    for number, line in enumerate(lines):
+        qualified = re.fullmatch(r"(\s*)Raises, (.+):", line)
+        if qualified:
+            lines[number] = f"{qualified[1]}Raises:"
+
+
+def setup(app):  # noqa: ANN001, ANN201 - Sphinx's signature
+    """Tell Sphinx of what is ours."""
+    app.add_directive("command-help", CommandHelp)
+    app.connect("source-read", contents)
+    app.connect("autodoc-skip-member", without_expand)
+    app.connect("autodoc-process-docstring", plain_sections, priority=100)
