@@ -19,7 +19,6 @@ from runners.direct import DirectRunner
 from runners.streaming import StreamingRunner
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
 PAGES = [
     *ROOT.glob("*.md"),
     *(path for folder in ("docs", "examples", "tests") for path in (ROOT / folder).rglob("*.md")),
