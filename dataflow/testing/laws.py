@@ -13,6 +13,7 @@ These functions themselves need no hypothesis.
 from dataflow.testing.column_laws import check_combine_columns, check_window_columns
 from dataflow.testing.combine_laws import check_combine_fn
 from dataflow.testing.pipeline_laws import (
+    LawViolationError,
     check_batch_equals_streaming,
     check_bundle_insensitive,
     check_order_insensitive,
@@ -22,6 +23,7 @@ from dataflow.testing.pipeline_laws import (
 from dataflow.testing.window_laws import check_window_fn
 
 __all__ = [
+    "LawViolationError",
     "check_batch_equals_streaming",
     "check_bundle_insensitive",
     "check_combine_columns",

@@ -19,7 +19,7 @@ from dataflow.errors import PipelineError
 from dataflow.pipeline import PCollection, Pipeline
 from dataflow.recording import Recording
 from dataflow.runner import Runner, create_runner
-from dataflow.signed_sum import Multiset, shown
+from dataflow.signed_sum import FoldError, Multiset, shown
 from dataflow.testing.fold import Combine, Folding, KeyOf
 from dataflow.testing.test_stream import TestStream
 from dataflow.transforms.changelog import Change
@@ -34,16 +34,44 @@ RunnerLike = str | Callable[[], Runner]
 _JOB = "dataflow-testing-law"
 
 
+class LawViolationError(AssertionError):
+    """A law of pipelines does not hold; its arguments are attributes too.
+
+    Args:
+        message: the counterexample in words.
+        build: the fragment that it was checked with.
+        streams: the counterexample: one stream, or two that should have had one result.
+        keys: of what is not as it should be.
+    """
+
+    def __init__(
+        self, message: str, build: Build, streams: Sequence[TestStream], keys: Sequence[Any]
+    ) -> None:
+        super().__init__(message)
+        self.build = build
+        self.streams = streams
+        self.keys = keys
+
+
 @attrs.frozen
 class _Run:
-    """A stream, in words, and what the pipeline emitted for it."""
+    """A stream, also in words, and what the pipeline emitted for it."""
 
+    build: Build
+    stream: TestStream
     how: str
     changes: list[Change[Any]]
     folding: Folding
 
     def fold(self) -> list[Change[Any]]:
         return self.folding.fold(self.changes)
+
+    def key(self, change: Change[Any]) -> Any:
+        """The key of an output; itself where it has none."""
+        try:
+            return self.folding.key(change.value)
+        except FoldError:
+            return change.value
 
 
 def check_order_insensitive(
@@ -186,21 +214,34 @@ def check_retracting_prefixes(
         place = run.folding.key(change.value), change.window
         before = standing.get(place)
         if change.sign > 0:
-            assert before is None, (
-                f"a second element was emitted without the first having been retracted\n"
-                f"  first {before and shown(before)}\n  then {shown(change)}\n  {run.how}"
-            )
+            if before is not None:
+                raise _violation(
+                    run,
+                    change,
+                    "a second element was emitted without the first having been retracted\n"
+                    f"  first {shown(before)}\n  then {shown(change)}",
+                )
             standing[place] = change
-        else:
-            assert before is not None, (
-                f"something was retracted that had not been emitted: {shown(change)}\n  {run.how}"
+            continue
+        if before is None:
+            raise _violation(
+                run, change, f"something was retracted that had not been emitted: {shown(change)}"
             )
-            assert (before.value, before.pane) == (change.value, change.pane), (
-                f"something else was retracted than what was emitted\n"
-                f"  emitted {shown(before)}\n  retracted {shown(change)}\n  {run.how}"
+        if (before.value, before.pane) != (change.value, change.pane):
+            raise _violation(
+                run,
+                change,
+                "something else was retracted than what was emitted\n"
+                f"  emitted {shown(before)}\n  retracted {shown(change)}",
             )
-            del standing[place]
+        del standing[place]
     _check_same(_run(build, _at_once(stream), key_of=key_of), run)
+
+
+def _violation(run: _Run, change: Change[Any], message: str) -> LawViolationError:
+    return LawViolationError(
+        "\n".join([message, f"  {run.how}"]), run.build, [run.stream], [run.key(change)]
+    )
 
 
 def _run(
@@ -227,7 +268,7 @@ def _run(
         )
     name = runner if isinstance(runner, str) else type(pipeline.runner).__name__
     how = f"{stream!r}" if runner == "direct" else f"on {name}, {stream!r}"
-    return _Run(how, recording.changes(result), folding)
+    return _Run(build, stream, how, recording.changes(result), folding)
 
 
 def _pipeline(runner: RunnerLike) -> Pipeline:
@@ -251,7 +292,9 @@ def _check_same(one: _Run, other: _Run) -> None:
     if missing or unexpected:
         lines = ["the same elements have two results", *_listed("only in one", missing)]
         lines += [f"  one: {one.how}", *_listed("only in the other", unexpected)]
-        raise AssertionError("\n".join([*lines, f"  other: {other.how}"]))
+        keys = [one.key(change) for change in [*missing, *unexpected]]
+        message = "\n".join([*lines, f"  other: {other.how}"])
+        raise LawViolationError(message, one.build, [one.stream, other.stream], keys)
 
 
 def _listed(title: str, changes: Sequence[Change[Any]]) -> Iterator[str]:

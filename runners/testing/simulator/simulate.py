@@ -33,6 +33,18 @@ class Summary:
     commits: int
     faults: Counter[Fault]
 
+    @classmethod
+    def of(cls, summaries: Iterable["Summary"]) -> "Summary":
+        """Some summaries as one."""
+        each = list(summaries)
+        return cls(
+            seeds=sum(summary.seeds for summary in each),
+            virtual_s=sum(summary.virtual_s for summary in each),
+            real_s=sum(summary.real_s for summary in each),
+            commits=sum(summary.commits for summary in each),
+            faults=sum((summary.faults for summary in each), Counter()),
+        )
+
     def __str__(self) -> str:
         struck = ", ".join(f"{count} {fault}" for fault, count in sorted(self.faults.items()))
         return (
