@@ -34,7 +34,7 @@ STARTED_S := $(shell date +%s)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: docs help setup demo demo-cdc test faults check coverage nightly bench soak static fix hooks changelog clean
+.PHONY: dist docs help setup demo demo-cdc test faults check coverage nightly bench soak static fix hooks changelog clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ nightly: setup ## The laws and the simulator with ten thousand examples each, an
 	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests/integration
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
 		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation
+
+dist: setup ## Build the wheel and the sources of this commit, twice, and compare
+	@$(BIN)/python tools/dist.py dist
 
 docs: setup ## Build the site of the documentation into build/site; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/site.read docs build/site

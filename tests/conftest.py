@@ -10,7 +10,13 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
-pytest_plugins = ["tests.fix_gcs", "tests.fix_postgres", "tests.fix_s3", "tests.fix_spark"]
+pytest_plugins = [
+    "tests.fix_gcs",
+    "tests.fix_installed",
+    "tests.fix_postgres",
+    "tests.fix_s3",
+    "tests.fix_spark",
+]
 
 for name, examples in (("dev", 10), ("ci", 40), ("nightly", 10_000)):
     # To explain a failure takes longer than a test may: in CI the failure itself is what has to be printed.

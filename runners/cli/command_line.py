@@ -23,6 +23,7 @@ from dataflow.times import ago
 from runners.cli.bundle import add_command as add_bundle_command
 from runners.cli.check import add_command as add_check_command
 from runners.cli.counted import add_command as add_metrics_command
+from runners.cli.init import add_command as add_init_command
 from runners.cli.kept import add_commands as add_kept_commands
 from runners.cli.rows import add_command as add_explain_command
 from runners.cli.rows import add_plot_command
@@ -43,6 +44,7 @@ from windowing.timestamps import format_timestamp, to_timestamp_us
 
 _EXAMPLES = """\
 examples:
+  dataflow init team_scores
   dataflow run scores:pipeline --runner streaming --job scores
   dataflow jobs
   dataflow check
@@ -325,6 +327,7 @@ def parser() -> argparse.ArgumentParser:
     jobs.add_argument("--json", action="store_true", help="print one JSON object per line")
     jobs.set_defaults(do=show_jobs)
     add_check_command(partial(_verb, verbs))
+    add_init_command(partial(_verb, verbs))
     add_run_command(verbs)
     add_kept_commands(_with_job(verbs))
     add_metrics_command(_with_job(verbs))

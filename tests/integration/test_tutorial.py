@@ -9,8 +9,6 @@ is all that it prints, where ``...`` is any lines; one of ``console`` is an exam
 import os
 import re
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,38 +74,6 @@ class Shell:
         """End it with all that it has started."""
         self.run("kill -9 $(jobs -p) 2> /dev/null; wait")
         self._bash.communicate()
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel of this checkout, and what it depends on from this one."""
-    folder = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(_copy(folder))], check=True)
-    (wheel,) = folder.glob("*.whl")
-    environment = folder / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    python = environment / "bin" / "python"
-    subprocess.run(
-        [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)],
-        check=True,
-    )
-    (packages,) = environment.glob("lib/*/site-packages")
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
-    return python.parent
-
-
-def _copy(folder: Path) -> Path:
-    """The files of the checkout that git knows, so that building leaves nothing in it."""
-    copy = folder / "source"
-    copy.mkdir()
-    files = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True
-    ).stdout
-    tar = ["tar", "-c", "--null", "--ignore-failed-read", "-T", "-"]
-    packed = subprocess.run(tar, cwd=ROOT, input=files, check=True, capture_output=True)
-    subprocess.run(["tar", "-x"], cwd=copy, input=packed.stdout, check=True)
-    return copy
 
 
 @pytest.fixture

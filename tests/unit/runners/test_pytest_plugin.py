@@ -72,7 +72,9 @@ def run(pytester: pytest.Pytester, program: str, *options: str) -> pytest.RunRes
     return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:xdist", *options)
 
 
-def test_as_many_clusters_are_simulated_as_the_command_line_wants(pytester: pytest.Pytester) -> None:
+def test_as_many_clusters_are_simulated_as_the_command_line_wants(
+    pytester: pytest.Pytester,
+) -> None:
     program = BUILD.replace("FUNCTION", "sum")
     done = run(pytester, program, "--dataflow-seeds", "7", "-s")
     done.assert_outcomes(passed=1)
