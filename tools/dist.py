@@ -35,21 +35,21 @@ def built(folder: Path, at_s: str) -> list[Path]:
     files = sorted((folder / "dist").iterdir())
     for file in files:
         if file.name.endswith(".tar.gz"):
-            file.write_bytes(settled(file.read_bytes(), int(at_s)))
+            file.write_bytes(reproducible(file.read_bytes(), int(at_s)))
     return files
 
 
-def settled(packed: bytes, at_s: int) -> bytes:
+def reproducible(packed: bytes, at_s: int) -> bytes:
     """An archive of the same files without what the moment and the machine have left in it: setuptools keeps these."""
     plain = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(packed)) as tar,
-        tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as settled_tar,
+        tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as kept,
     ):
         for member in sorted(tar.getmembers(), key=lambda each: each.name):
             member.mtime, member.uid, member.gid, member.uname, member.gname = at_s, 0, 0, "", ""
             member.pax_headers = {}
-            settled_tar.addfile(member, tar.extractfile(member) if member.isfile() else None)
+            kept.addfile(member, tar.extractfile(member) if member.isfile() else None)
     return gzip.compress(plain.getvalue(), mtime=at_s)
 
 

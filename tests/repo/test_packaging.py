@@ -1,11 +1,14 @@
 """The package as it is installed: its name, its extras, what it does without, and what may hide it."""
 
+import io
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +164,32 @@ def test_a_directory_that_hides_nothing_is_no_error(tmp_path: Path) -> None:
     """Python takes a package before a directory that is none."""
     (tmp_path / "runners").mkdir()
     assert _run("import dataflow", tmp_path).returncode == 0
+
+
+def test_an_archive_of_sources_has_nothing_of_the_moment_and_the_machine() -> None:
+    """Two archives of the same files are the same bytes, whoever made them and when."""
+    spec = spec_from_file_location("dist", ROOT / "tools" / "dist.py")
+    assert spec is not None
+    assert spec.loader is not None
+    dist = module_from_spec(spec)
+    spec.loader.exec_module(dist)
+
+    def archive(names: Sequence[str], at_s: int, owner: str) -> bytes:
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.mtime, member.uid, member.uname, member.size = at_s, at_s, owner, len(name)
+                tar.addfile(member, io.BytesIO(name.encode()))
+        return packed.getvalue()
+
+    one, other = archive(["a", "b/c"], 1, "me"), archive(["b/c", "a"], 2, "you")
+    assert one != other
+    packed_again = dist.reproducible(one, 1_000)
+    assert packed_again == dist.reproducible(other, 1_000)
+    assert packed_again != dist.reproducible(archive(["a", "b/d"], 1, "me"), 1_000)
+    with tarfile.open(fileobj=io.BytesIO(packed_again)) as tar:
+        assert [(each.name, each.mtime, each.uname) for each in tar] == [
+            ("a", 1_000, ""),
+            ("b/c", 1_000, ""),
+        ]
