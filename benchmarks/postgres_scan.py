@@ -2,6 +2,8 @@
 
     python -m benchmarks.postgres_scan [--rows 2000000] [--rounds 5]
 
+Key chunks have the same rows, made of texts, by the primary key.
+
 A server of its own in a temporary directory; both read all columns by one session, in alternating rounds; the best of
 each counts.  Rows one by one, as without the extra ``adbc``, are read once.
 """
@@ -84,12 +86,18 @@ def main() -> None:
     with temporary_postgres() as dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(_TABLE.format(rows=options.rows).encode())
+            connection.execute('ALTER TABLE items ADD PRIMARY KEY ("user")')
             connection.execute("VACUUM ANALYZE items")
         reading: Any = df.ReadFromPostgres("items", dsn=dsn, rows=Item, event_time="at")
         source, whole = reading._source, (0, None, None)  # noqa: SLF001 - a scan without a pipeline
+        keyed: Any = df.ReadFromPostgres(
+            "items", dsn=dsn, rows=Item, event_time="at", key_chunks=True
+        )
+        by_key = keyed._source  # noqa: SLF001 - as above
         scans: dict[str, Callable[[], int]] = {
             "COPY to a file": lambda: copy(dsn),
             "columns": lambda: read(source.open(whole, None, fence=0)),
+            "key chunks": lambda: read(by_key.open((None, None), None, fence=0)),
         }
         best = dict.fromkeys(scans, float("inf"))
         for _ in range(options.rounds):

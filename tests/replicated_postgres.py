@@ -183,6 +183,8 @@ def pooler(server: ReplicatedServer, pool_mode: str) -> Iterator[str]:
         f"unix_socket_dir = {home}\nlisten_port = 6432\nauth_type = any\n"
         # What psycopg asks for at the beginning of a session.
         "ignore_startup_parameters = extra_float_digits\n"
+        # Of a server that is away: the answer is an error soon.
+        "query_wait_timeout = 5\nserver_login_retry = 1\n"
     )
     (home / "pgbouncer.ini").chmod(0o644)
     account = server_account()

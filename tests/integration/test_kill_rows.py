@@ -22,8 +22,9 @@ KILLS = ("driver", "worker", "server", "everything")
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_rows_are_read_once_whatever_is_killed(store_dsn: str, tmp_path: Path) -> None:
-    """A job that ends because the server is away is run again, and goes on where it was."""
+@pytest.mark.parametrize("how", ["snapshot", "key-chunks"])
+def test_rows_are_read_once_whatever_is_killed(how: str, store_dsn: str, tmp_path: Path) -> None:
+    """A job that ends because the server is away, as one with a snapshot does, is run again, and goes on."""
     output, log = tmp_path / "out", tmp_path / "job.log"
 
     def written() -> Counter[int]:
@@ -36,7 +37,8 @@ def test_rows_are_read_once_whatever_is_killed(store_dsn: str, tmp_path: Path) -
             opened.execute(
                 f"CREATE TABLE numbers AS SELECT n::int8 FROM generate_series(1, {ROWS}) n"
             )
-        words = [sys.executable, "-m", "tests.rows_job", source, store_dsn, str(output)]
+            opened.execute("ALTER TABLE numbers ADD PRIMARY KEY (n)")
+        words = [sys.executable, "-m", "tests.rows_job", source, store_dsn, str(output), how]
 
         def progress() -> list[int]:
             found = written()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dataflow.errors import InputError
 from dataflow.io.postgres_reads.change_decoder import ChangeDecoder
-from dataflow.io.postgres_reads.copy import KeyOf
+from dataflow.io.postgres_reads.keys import KeyOf
 from dataflow.io.postgres_reads.pgoutput import (
     UNCHANGED,
     Begin,

@@ -49,6 +49,10 @@ SOURCES: dict[str, tuple[str, str]] = {
         "integration/test_kafka_mock.py::TestRows",
         "property/test_kafka_source.py::test_a_reader_that_is_wrong_is_noticed",
     ),
+    "KeyChunksSource": (
+        "integration/test_postgres_key_chunks.py::TestPrimaryKey",
+        "integration/test_postgres_key_chunks.py::test_the_contract_rejects_a_wrong_comparison",
+    ),
     "MemorySource": ("property/test_source_contract.py::TestMemory", _IN_MEMORY),
     "NatsSource": (
         "integration/test_nats.py::TestNatsSource",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from dataflow.errors import InputError
-from dataflow.io.postgres_reads.copy import KeyOf
+from dataflow.io.postgres_reads.keys import KeyOf
 from dataflow.io.postgres_reads.pgoutput import (
     UNCHANGED,
     Begin,

@@ -19,7 +19,6 @@ reading.
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -35,13 +34,12 @@ from dataflow.io.postgres_reads.connection import (
     checked_session,
     connect,
     error_code,
-    is_lost,
-    login_error,
     quoted,
-    refuses_login,
     steady_s,
 )
-from dataflow.io.postgres_reads.copy import KeyOf, TableCopy
+from dataflow.io.postgres_reads.copy import TableCopy
+from dataflow.io.postgres_reads.keys import KeyOf
+from dataflow.io.postgres_reads.patience import Patience
 from dataflow.io.postgres_reads.positions import SlotPosition
 from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.rows import RowShape, SignedRow
@@ -57,7 +55,6 @@ from dataflow.io.postgres_reads.table import TableShape, check_for_changes, tabl
 from dataflow.source import Backlog, Source, SourceBatch, SourceReader
 from windowing.timestamps import MIN_TIMESTAMP_US
 
-_LOG = logging.getLogger(__name__)
 _KEEPALIVE = struct.Struct("!qqb")
 #: Of a message with data: its kind, two places and a time come before it.
 _HEAD_BYTES = 25
@@ -67,10 +64,6 @@ HEARTBEAT_S = 1.0
 FIRST_WAIT_S = 5.0
 #: How long the former reader of the slot is waited for before that is a failure, in seconds.
 TAKEOVER_S = 20.0
-#: How long a server that has let this job in before may refuse the login, in seconds: passwords are changed.
-REFUSED_MAX_S = 60.0
-#: Longest pause before a lost connection is tried again, in seconds.
-PAUSE_MAX_S = 5.0
 #: Messages without records that are passed in one read, at most.
 _MESSAGES_MAX = 10_000
 _WHERE_NOW = (
@@ -191,13 +184,11 @@ class ChangesReader(SourceReader):
         self._marker: _Marker | None = None
         self._newest_lsn: int | None = None
         self._has_caught_up = False
-        self._next_heartbeat_s = self._retry_s = 0.0
-        self._failures = 0
-        #: Since when the slot is taken over, and since when logins are refused; None: it is not, they are not.
+        self._next_heartbeat_s = 0.0
+        #: Since when the slot is taken over; None: it is not.
         self._taking_since_s: float | None = None
-        self._refused_since_s: float | None = None
         # Whoever has a position has been let in before.
-        self._is_known = position is not None
+        self._patience = Patience(source.table, slot=source.slot, is_known=position is not None)
         self._error: InputError | None = None
 
     def read(self, max_records: int) -> SourceBatch:
@@ -208,15 +199,15 @@ class ChangesReader(SourceReader):
         """
         found: list[SignedRow] = []
         self._raise_kept()
-        if steady_s() < self._retry_s:
+        if self._patience.is_pausing:
             return self._batch(found)
         try:
             if self._position is None or not self._position.is_copied:
                 self._read_copy(max_records, found)
             else:
                 self._read_changes(max_records, found)
-            self._failures, self._is_known = 0, True
-            self._taking_since_s = self._refused_since_s = None
+            self._patience.succeeded()
+            self._taking_since_s = None
         except InputError as error:
             # What comes before is handed over before.
             if not found:
@@ -267,30 +258,11 @@ class ChangesReader(SourceReader):
 
     def _failed(self, error: Exception) -> None:
         """Try again later, where that may help; raise otherwise."""
-        table, slot = self._source.table, self._source.slot
         self.close()
         if self._is_taking_over(error):
-            self._retry_s = steady_s() + HEARTBEAT_S / 10
+            self._patience.wait(HEARTBEAT_S / 10)
             return
-        if self._is_refused_for_long(error):
-            raise login_error(table, error) from error
-        if not is_lost(error):
-            if error_code(error) is None:
-                raise error
-            raise InputError(
-                f"the Postgres server refuses to let {table} be read",
-                detail=f"slot {slot!r}, SQLSTATE {error_code(error)}: {str(error).strip()}",
-                hint="docs/connectors/postgres.md lists the rights and settings that it needs",
-            ) from error
-        self._failures += 1
-        self._retry_s = steady_s() + min(0.1 * 2**self._failures, PAUSE_MAX_S)
-        if self._failures & (self._failures - 1) == 0:
-            _LOG.warning(
-                "changes of %s: the connection is lost, %s times by now: %s; it is opened again, and nothing is lost",
-                table,
-                self._failures,
-                str(error).strip(),
-            )
+        self._patience.failed(error)
 
     def _is_taking_over(self, error: Exception) -> bool:
         """Whether the former reader has been ended, and need only let go of the slot."""
@@ -299,15 +271,6 @@ class ChangesReader(SourceReader):
         if self._taking_since_s is None:
             self._taking_since_s = steady_s()
         return steady_s() - self._taking_since_s < TAKEOVER_S
-
-    def _is_refused_for_long(self, error: Exception) -> bool:
-        """Whether the login is refused, and has been for long, or was never accepted."""
-        if not refuses_login(error):
-            self._refused_since_s = None
-            return False
-        if self._refused_since_s is None:
-            self._refused_since_s = steady_s()
-        return not self._is_known or steady_s() - self._refused_since_s >= REFUSED_MAX_S
 
     def _read_copy(self, max_records: int, found: list[SignedRow]) -> None:
         if self._copy is None:

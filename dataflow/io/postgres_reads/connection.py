@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import psycopg
 
 _STATUS = struct.Struct("!cqqqqb")
-#: Of SQLSTATE: lost connections, too few resources, a server that stops or starts.
-_PASSING_CLASSES = {"08", "53", "57"}
+#: Of SQLSTATE: lost connections, transactions that a server has ended (a standby that must replay what a query is in
+#: the way of), too few resources, a server that stops or starts.
+_PASSING_CLASSES = {"08", "40", "53", "57"}
 #: Of these classes: cancelled by somebody, and a database that was dropped.
 _STAYING = {"57014", "57P04"}
 #: SQLSTATE of a slot that another session reads from.
@@ -34,12 +35,24 @@ _WITHOUT_TIMEOUTS = {
 }
 
 
-def connect(dsn: str, *, is_replication: bool = False) -> psycopg.Connection[Any]:
+#: The same settings as statements, for the transaction that they are in: what comes behind a pooler that lends out
+#: sessions by the transaction has no settings of its own.
+TRANSACTION_SETTINGS = "; ".join(
+    f"SET LOCAL {name} = '{value}'"
+    for name, value in {**SESSION_SETTINGS, "statement_timeout": "0"}.items()
+)
+
+
+def connect(
+    dsn: str, *, is_replication: bool = False, has_settings: bool = True
+) -> psycopg.Connection[Any]:
     """Open a session whose values are texts as `SESSION_SETTINGS` has them.
 
     Args:
         dsn: of the database.
         is_replication: whether it can follow a replication slot.
+        has_settings: whether the session has the settings; else each transaction makes its own
+            (`TRANSACTION_SETTINGS`).
 
     Raises:
         InputError: the address is none.
@@ -47,34 +60,36 @@ def connect(dsn: str, *, is_replication: bool = False) -> psycopg.Connection[Any
     """
     import psycopg  # noqa: PLC0415 - see the module
 
-    conninfo = conninfo_of(dsn, is_replication=is_replication)
+    conninfo = conninfo_of(dsn, is_replication=is_replication, has_settings=has_settings)
     return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
 
 
-def checked_session(dsn: str, table: str) -> psycopg.Connection[Any]:
+def checked_session(dsn: str, table: str, *, has_settings: bool = True) -> psycopg.Connection[Any]:
     """A session, without which nothing can begin.
 
     Args:
         dsn: of the database.
         table: that is to be read, for messages.
+        has_settings: as of `connect`.
 
     Raises:
         InputError: the server does not answer, or refuses.
     """
     try:
-        return connect(dsn)
+        return connect(dsn, has_settings=has_settings)
     except Exception as error:
         if not is_lost(error):
             raise
         raise login_error(table, error) from error
 
 
-def conninfo_of(dsn: str, *, is_replication: bool = False) -> str:
+def conninfo_of(dsn: str, *, is_replication: bool = False, has_settings: bool = True) -> str:
     """The address of such a session, for libpq.
 
     Args:
         dsn: of the database.
         is_replication: whether it can follow a replication slot.
+        has_settings: as of `connect`.
 
     Raises:
         InputError: the address is none.
@@ -93,7 +108,7 @@ def conninfo_of(dsn: str, *, is_replication: bool = False) -> str:
     settings = {**SESSION_SETTINGS, **_WITHOUT_TIMEOUTS}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     ours: dict[str, Any] = {
-        "options": f"{given.get('options') or ''} {options}".strip(),
+        **({"options": f"{given.get('options') or ''} {options}".strip()} if has_settings else {}),
         "client_encoding": "UTF8",
         "application_name": "dataflow",
         **({"replication": "database"} if is_replication else {}),

@@ -30,7 +30,7 @@ from dataflow.io.postgres_reads.connection import (
 from dataflow.io.postgres_reads.exported_snapshots import export_snapshot, release_snapshots
 from dataflow.io.postgres_reads.row_form import Columns, RowForm
 from dataflow.io.postgres_reads.rows import RowShape
-from dataflow.io.postgres_reads.table import table_shape
+from dataflow.io.postgres_reads.table import TableShape, table_shape
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -119,7 +119,7 @@ class RowsSource(Source):
         """
         if self.is_query:
             return self.table, self._columns_of_query(connection)
-        shape = table_shape(connection, self.table)
+        shape = self.shape(connection)
         names = ", ".join(quoted(name) for name, _ in shape.columns)
         query = f"SELECT {names} FROM {shape.sql_name}"  # noqa: S608 - names are quoted
         if split is not None and shape.kind in _WITH_BLOCKS:
@@ -128,6 +128,17 @@ class RowsSource(Source):
             if end is not None:
                 query += f" AND ctid < '({end},0)'::tid"
         return query, shape.columns
+
+    def shape(self, connection: Any) -> TableShape:
+        """The shape of the table.
+
+        Args:
+            connection: a session.
+
+        Raises:
+            InputError: there is none, or it may not be read.
+        """
+        return table_shape(connection, self.table)
 
     def _columns_of_query(self, connection: Any) -> Columns:
         try:
@@ -159,7 +170,7 @@ class RowsSource(Source):
         snapshot = export_snapshot(self, session, _TRANSACTION)
         pages = 0
         if not self.is_query:
-            shape = table_shape(session, self.table)
+            shape = self.shape(session)
             pages = max(shape.pages, 0) if shape.kind in _WITH_BLOCKS else 0
         parts = max(1, min(desired, pages // PART_PAGES_MIN))
         starts = [pages * part // parts for part in range(parts)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from dataflow.errors import PipelineError
 from dataflow.io.create import Read
 from dataflow.io.postgres_reads.changes import ChangesSource
+from dataflow.io.postgres_reads.key_chunks import KeyChunksSource
 from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.table_rows import RowsSource
 from dataflow.one_output import OneOutput
@@ -35,6 +36,11 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
     snapshot, which the driver holds until the run has ended.  Only where the driver dies a part is read on as the table
     is then, which is logged.  A query needs an ORDER BY without ties, as a part is read again from a row's number.
 
+    **In key chunks** (``key_chunks``): each chunk of rows is a short transaction of its own, so no snapshot is held for
+    hours, and views, foreign and partitioned tables are read in parts too, also from a standby or through a pooler.  A
+    row that is there all the time and keeps its key is read exactly once, as it is at some moment; whatever dies, the
+    job goes on behind the last key that was committed, and it waits for a server that is away.
+
     **Changes** (``changes=True``): the input has no end.  First come the rows, then what is inserted, replaced and
     deleted: a row that is replaced is retracted, and the new one is added.  Nothing is lost or doubled between the two,
     and the server keeps what is not committed here; docs/connectors/postgres.md has the settings and rights that it
@@ -44,6 +50,8 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         table: its name, or ``schema.table``, as SQL has it; or, without ``changes``, a query: ``SELECT ...``.
         dsn: of the database, such as ``postgresql://user@host/database``.
         changes: whether to follow the table.  It needs a primary key, and ``REPLICA IDENTITY FULL``.
+        key_chunks: the columns that identify a row, never NULL and, of a table, those of a unique index in its order;
+            True: the primary key.  Without ``changes``, whose copy is always in such chunks.
         slot: the replication slot for it, of this job alone; made if it is missing, and never dropped.
         publication: that has the table; made if it is missing; None: it has the name of the slot.
         rows: a class, such as a `typing.NamedTuple` or a dataclass, that is called with the columns that its fields
@@ -66,6 +74,7 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         *,
         dsn: str,
         changes: bool = ...,
+        key_chunks: bool | str | Sequence[str] = ...,
         slot: str | None = ...,
         publication: str | None = ...,
         rows: None = ...,
@@ -79,6 +88,7 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         *,
         dsn: str,
         changes: bool = ...,
+        key_chunks: bool | str | Sequence[str] = ...,
         slot: str | None = ...,
         publication: str | None = ...,
         rows: type[T],
@@ -91,6 +101,7 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         *,
         dsn: str,
         changes: bool = False,
+        key_chunks: bool | str | Sequence[str] = False,
         slot: str | None = None,
         publication: str | None = None,
         rows: type | None = None,
@@ -100,11 +111,18 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         form = RowForm(row_type=rows, fields=_fields(rows), event_time=event_time)
         is_query = _QUERY.match(table) is not None
         self._table = "query" if is_query else table
-        self._source: ChangesSource | RowsSource
+        self._source: ChangesSource | RowsSource | KeyChunksSource
         if not changes:
             _refuse_for_rows(slot=slot, publication=publication, max_disorder=max_disorder)
-            self._source = RowsSource(table=table, is_query=is_query, dsn=dsn, form=form)
+            rows_now = RowsSource(table=table, is_query=is_query, dsn=dsn, form=form)
+            key = _key(key_chunks=key_chunks)
+            self._source = rows_now if key is None else KeyChunksSource(rows=rows_now, key=key)
             return
+        if key_chunks:
+            raise PipelineError(
+                f"ReadFromPostgres(changes=True) was given key_chunks={key_chunks!r}",
+                hint="leave it out: the copy before the changes is always read by the primary key",
+            )
         if is_query:
             raise PipelineError(
                 "ReadFromPostgres follows the changes of a table, not of a query",
@@ -138,6 +156,19 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         """Check the input, and read it."""
         self._source.check()
         return pcoll | Read(self._source)
+
+
+def _key(*, key_chunks: bool | str | Sequence[str]) -> tuple[str, ...] | None:
+    """The columns; none: those of the primary key; None: rows are not read in key chunks."""
+    if isinstance(key_chunks, bool):
+        return () if key_chunks else None
+    names = (key_chunks,) if isinstance(key_chunks, str) else tuple(key_chunks)
+    if not names or len(set(names)) != len(names):
+        raise PipelineError(
+            f"ReadFromPostgres was given key_chunks={key_chunks!r}",
+            hint='name columns that identify a row, each once: key_chunks=["id"]; or True for the primary key',
+        )
+    return names
 
 
 def _refuse_for_rows(**given: Any) -> None:
