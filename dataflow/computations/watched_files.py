@@ -2,10 +2,13 @@
 
 The position has the names that are done, and how far the current file has been read; so a name is read once, and a file
 is complete when it appears and never changes.
+
+An object store may be away for a while, and what its client says of a file then is not to be believed: see `_Doubt`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +32,11 @@ CurrentFile = tuple[str, int, Any]
 #: The names that are done, as a `NameSet`; the current file; and how far event time has come, in microseconds.
 WatchedPosition = tuple[tuple[NameRun, ...], CurrentFile | None, int]
 _START: WatchedPosition = ((), None, MIN_TIMESTAMP_US)
+#: How often an error has to come, while the place answers, to be one of the file.
+_TIMES_MAX = 3
+#: The first and the longest pause before a place that is away is asked again, in microseconds.
+_PAUSE_US, _PAUSE_MAX_US = 100_000, 5_000_000
+_LOG = logging.getLogger(__name__)
 
 
 @attrs.frozen(kw_only=True)
@@ -94,9 +102,71 @@ class WatchedSource(Source):
 
     def listed(self) -> list[str]:
         """The files that are there, by name."""
-        patterns = self.files.pattern
-        listed = [patterns] if isinstance(patterns, str) else patterns
+        listed = self._patterns()
         return sorted({path for each in listed for path in self.files.storage.listed(each)})
+
+    @property
+    def may_be_away(self) -> bool:
+        """Whether the files are elsewhere, in an object store or the like."""
+        return any(map(self.files.storage.is_remote, self._patterns()))
+
+    def _patterns(self) -> Sequence[str]:
+        patterns = self.files.pattern
+        return [patterns] if isinstance(patterns, str) else patterns
+
+
+class _Doubt:
+    """Whether an error of reading is one of the place, which will answer again, or of the file.
+
+    It is one of the place if that cannot be listed; and if it can, an error may still have been made by what is over.
+    So it is believed when it has come some times in a row.
+
+    Args:
+        source: that is read.
+    """
+
+    def __init__(self, source: WatchedSource) -> None:
+        self._source = source
+        self._times = self._failures = 0
+        self._until_us: int | None = None
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether it is too early for another try."""
+        if self._until_us is None:
+            return False
+        return 0 < self._until_us - self._source.now_us() <= _PAUSE_MAX_US
+
+    def gone(self) -> None:
+        """Note that there is none any more."""
+        self._times = self._failures = 0
+
+    def of(self, error: Exception) -> None:
+        """Pause, or raise the error.
+
+        Args:
+            error: of reading or listing.
+        """
+        if not self._source.may_be_away:
+            raise error
+        try:
+            self._source.listed()
+        except InputError:
+            self._times = 0
+        else:
+            self._times += 1
+            if self._times == _TIMES_MAX:
+                raise error
+        self._failures += 1
+        pause_us = min(_PAUSE_US << min(self._failures, 10), _PAUSE_MAX_US)
+        self._until_us = self._source.now_us() + pause_us
+        if self._failures & (self._failures - 1) == 0:
+            _LOG.warning(
+                "%s could not be read, %s times by now: %s; it is tried again, and nothing is lost",
+                self._source.input_name,
+                self._failures,
+                " ".join(str(error).split()),
+            )
 
 
 class _WatchedReader(SourceReader):
@@ -108,11 +178,27 @@ class _WatchedReader(SourceReader):
         self._current: CurrentFile | None = None
         self._waiting = list[str]()
         self._listed_us: int | None = None
-        if current is not None:
-            self._begin(current)
+        self._current = current
+        self._doubt = _Doubt(source)
 
     def read(self, max_records: int) -> SourceBatch:
-        if self._reader is None and not self._begin_next():
+        if self._doubt.is_pausing:
+            return self._batch()
+        before = self._current, self._watermark_us
+        try:
+            batch = self._read_on(max_records)
+        except (InputError, OSError) as error:
+            self.close()
+            # What was read of a file that could not be ended was not handed over.
+            self._current, self._watermark_us = before
+            self._waiting, self._listed_us = [], None
+            self._doubt.of(error)
+            return self._batch()
+        self._doubt.gone()
+        return batch
+
+    def _read_on(self, max_records: int) -> SourceBatch:
+        if self._reader is None and not self._begin_any():
             return self._batch(status=SplitStatus.IDLE)
         assert self._reader is not None
         assert self._current is not None
@@ -142,19 +228,23 @@ class _WatchedReader(SourceReader):
             **{"values": (), "timestamps_us": (), **parts},
         )
 
-    def _begin_next(self) -> bool:
-        """Begin with the next file; returns whether there is one."""
+    def _begin_any(self) -> bool:
+        """Go on with the current file, or begin with the next one; returns whether there is one."""
+        if self._current is not None:
+            self._begin(self._current)
+            return True
         now_us = self._source.now_us()
         if not self._waiting:
             if self._listed_us is not None and 0 <= now_us - self._listed_us < self._source.poll_us:
                 return False
-            self._listed_us = now_us
             self._waiting = [each for each in self._source.listed() if each not in self._done]
             self._waiting.reverse()
+            self._listed_us = now_us
         if not self._waiting:
             return False
-        path = self._waiting.pop()
+        path = self._waiting[-1]
         self._begin((path, self._size_of(path), None))
+        self._waiting.pop()
         return True
 
     def _begin(self, file: CurrentFile) -> None:

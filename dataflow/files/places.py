@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow.errors import PipelineError, SinkRefusedError
 from dataflow.io.extras import require
-from dataflow.io.storage import ENDPOINT_VARIABLES
+from dataflow.io.storage import ENDPOINT_VARIABLES, gcs_service_key
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -328,7 +328,10 @@ def _bucket(scheme: str, bucket: str) -> ObjectStore:
     from obstore.store import GCSStore, S3Store  # noqa: PLC0415 - an extra
 
     if scheme != "s3":
-        return GCSStore(bucket)
+        key = gcs_service_key()
+        if key is None:
+            return GCSStore(bucket)
+        return GCSStore(bucket, service_account_key=key, client_options={"allow_http": True})
     endpoint = next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)
     if endpoint is None:
         return S3Store(bucket)

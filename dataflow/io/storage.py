@@ -10,6 +10,7 @@ over, as those of files that are not complete, or say something about the others
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -105,6 +106,14 @@ class Storage:
         system, inner, _ = self._located(path)
         return pa.OSFile(path, "rb") if system is None else system.open_input_file(inner)
 
+    def is_remote(self, path: str) -> bool:
+        """Whether a path is not one of this machine.
+
+        Args:
+            path: of a file, or a pattern.
+        """
+        return self.filesystem is not None or "://" in path
+
     def size(self, path: str) -> int:
         """The number of bytes of a file.
 
@@ -156,6 +165,20 @@ def _gcs(endpoint: str | None) -> Any:
         endpoint_override=host,
         retry_time_limit=_RETRIED,
     )
+
+
+def gcs_service_key() -> str | None:
+    """The key of a GCS service of one's own, as clients in Rust take it; None: it is Google's.
+
+    Such a service is asked without credentials.
+    """
+    endpoint = os.environ.get(GCS_ENDPOINT_VARIABLE)
+    if not endpoint:
+        return None
+    scheme, _, host = endpoint.rpartition("://")
+    nobody = {"client_email": "", "private_key": "", "private_key_id": ""}
+    url = f"{scheme or 'http'}://{host}"
+    return json.dumps({"gcs_base_url": url, "disable_oauth": True, **nobody})
 
 
 def _local(pattern: str) -> list[str]:

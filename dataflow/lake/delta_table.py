@@ -10,6 +10,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow.errors import InputError
+from dataflow.io.storage import gcs_service_key
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +30,9 @@ class DeltaPlace:
         """The options, and that a service without encryption may be one, where the environment names such a one."""
         if self.options is not None:
             return dict(self.options)
+        gcs_key = gcs_service_key()
+        if gcs_key is not None and self.uri.startswith(("gs://", "gcs://")):
+            return {"google_service_account_key": gcs_key, "allow_http": "true"}
         if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
             return {"AWS_ALLOW_HTTP": "true"}
         return None
