@@ -1,4 +1,4 @@
-"""An S3 service on this machine, of moto."""
+"""S3 services on this machine: of moto, which is in memory, and of SeaweedFS, which keeps what it has over kills."""
 
 import itertools
 import socket
@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.stream_servers import S3_KEYS, S3TestServer, running
 from tests.waiting import until
 
 _NAMES = itertools.count()
@@ -37,14 +38,7 @@ def _answers(port: int) -> bool:
 @pytest.fixture
 def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
     """Makes buckets that nobody else has, and returns their names; addresses mean this service."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_endpoint,
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
+    name_s3(s3_endpoint, monkeypatch)
 
     def make() -> str:
         import boto3  # noqa: PLC0415 - it takes a second
@@ -56,3 +50,18 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
         return bucket
 
     return make
+
+
+@pytest.fixture
+def kept_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3TestServer]:
+    """A service that can be killed, with a bucket of its own; addresses mean it."""
+    with running(S3TestServer) as server:
+        name_s3(server.url, monkeypatch)
+        yield server
+
+
+def name_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have addresses mean a service."""
+    others = {"AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+    for name, value in {"AWS_ENDPOINT_URL": endpoint, **S3_KEYS, **others}.items():
+        monkeypatch.setenv(name, value)

@@ -23,7 +23,8 @@ def mounted_disk() -> Iterator[Path]:
     try:
         yield directory
     finally:
-        subprocess.run(["umount", str(directory)], check=True)
+        # Whoever has left a file open there, as Spark does of what it could not write, keeps it until it ends.
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
         directory.rmdir()
 
 

@@ -59,6 +59,10 @@ class MockKafka:
             (ctypes.c_int * len(codes))(*codes),
         )
 
+    def heal(self, request: int) -> None:
+        """Answer requests of a kind as they are."""
+        self._library.rd_kafka_mock_clear_request_errors(self._cluster, ctypes.c_int16(request))
+
     def close(self) -> None:
         """End it."""
         if self._cluster:

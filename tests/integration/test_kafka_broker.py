@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import attrs
 import pytest
 from confluent_kafka import KafkaException, Message, TopicPartition
 
@@ -217,6 +218,11 @@ class SinkOfBroker(SinkContract):
             ),
             refused=(b"key", b"x" * 2_000_000, ()),
         )
+
+
+def each_once(under_test: SinkUnderTest) -> SinkUnderTest:
+    """Of a topic of Tansu is known what is there, and not how often: it shows what was aborted."""
+    return attrs.evolve(under_test, read=lambda: [*dict.fromkeys(under_test.read())])
 
 
 #: Of the contract, what Tansu 0.6 does not keep.

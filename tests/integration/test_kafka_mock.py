@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 import dataflow as df
+from dataflow.io.kafka import writer as writer_module
 from dataflow.io.kafka.clients import KafkaClients
 from dataflow.io.kafka.messages import Mode
 from dataflow.io.kafka.source import KafkaSource
@@ -22,6 +23,7 @@ from dataflow.sink import Lane, SinkChange, SinkWriter
 from dataflow.source import Source, SourceReader, SplitStatus, open_split
 from dataflow.testing.sink_contract import SinkContract, SinkUnderTest
 from dataflow.testing.source_contract import SourceContract
+from tests.delivering import deliver
 from tests.kafka_mock import FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, PRODUCE, MockKafka
 from tests.waiting import until
 
@@ -124,6 +126,27 @@ def test_a_broker_that_is_away_is_read_on(mock: MockKafka) -> None:
     assert again.read(1).position[0] == 10
     until(lambda: again.read(1).status is SplitStatus.IDLE)
     again.close()
+
+
+def test_what_a_broker_with_a_full_disk_refuses_is_there_at_the_end(
+    mock: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the error that Kafka has for such a disk; a message may be there again, and none is missing."""
+    monkeypatch.setattr(writer_module, "CONNECT_S", 3.0)
+    sink = KafkaTopic(
+        clients=clients_of(mock), topic=RESULTS, mode=Mode.APPEND, delivery=AT_LEAST_ONCE
+    )
+    under_test = SinkUnderTest(
+        sink=sink,
+        values=[(b"key %d" % number, b"value", ()) for number in range(10)],
+        read=lambda: [*dict.fromkeys((each.key(), each.value(), ()) for each in found_in(mock))],
+    )
+    noticed_s = deliver(
+        under_test,
+        lambda: mock.fail(PRODUCE, *[KafkaError.KAFKA_STORAGE_ERROR] * 1_000),
+        lambda: mock.heal(PRODUCE),
+    )
+    assert noticed_s > 0
 
 
 def test_answers_that_are_errors_are_asked_again(mock: MockKafka) -> None:

@@ -111,7 +111,8 @@ class TopicWriter(SinkWriter):
         """Close the clients."""
         producer, self._producer = self._producer, None
         consumer, self._consumer = self._consumer, None
-        with suppress(library().KafkaException, TimeoutError):
+        # A SystemError is of the binding, about an exception of its own that it has not passed on.
+        with suppress(library().KafkaException, TimeoutError, SystemError):
             if producer is not None and not self._is_stuck:
                 # What was not committed is aborted by the next writer, or by the broker.
                 bounded(producer.purge, _GRACE_S)

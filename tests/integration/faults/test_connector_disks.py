@@ -1,33 +1,38 @@
 """The disk of a connector's server, or of its files, is full for a while: nothing is lost, nothing is there twice."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import psycopg
 import pytest
 import urllib3
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 import dataflow as df
 from dataflow.io.nats_streams.client import NatsServer
+from dataflow.source import SplitStatus
 from dataflow.testing.sink_contract import SinkUnderTest
 from runners.embedded.temporary import FOLLOWED, postgres_with
+from runners.spark.session import spark_context
 from tests.changing_postgres import ChangingPostgres
 from tests.conformance.test_file_sinks import TestJsonLines as JsonLinesUnderTest
 from tests.conformance.test_lake_sinks import DeltaUnderTest, IcebergUnderTest
 from tests.conformance.test_sink_contract import PostgresUnderTest
 from tests.delivering import deliver
 from tests.fault_harness import FaultServer
+from tests.fix_s3 import name_s3
 from tests.full_disks import fill, free, full
 from tests.integration.test_http import free_port
 from tests.integration.test_nats import NatsSinkUnderTest
 from tests.integration.test_postgres_changes import make_table, run, source_of
 from tests.integration.test_redis import RedisSinkUnderTest
-from tests.stream_servers import NatsTestServer, RedisTestServer, StreamServer
+from tests.stream_servers import NatsTestServer, RedisTestServer, S3TestServer, StreamServer
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.postgres]
@@ -35,6 +40,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.postgres]
 #: Of a value: more than is left in pages, segments and buffers that were there before.
 LARGE = 900_000
 _TEXTS = random.Random(1)
+
+
+class Large(NamedTuple):
+    """A row of Spark."""
+
+    number: int
+    text: str
 
 
 def large_texts(count: int = 10) -> list[str]:
@@ -104,6 +116,57 @@ def test_redis(small_disk: Path) -> None:
         check_full(attrs.evolve(contract.make(), values=values), small_disk, started_again(server))
     finally:
         server.kill()
+
+
+@pytest.fixture
+def small_s3(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3TestServer]:
+    """An object store on the small disk, with a bucket of its own; addresses mean it."""
+    server = server_on(small_disk, S3TestServer)
+    try:
+        name_s3(server.url, monkeypatch)
+        yield server
+    finally:
+        server.kill()
+
+
+def test_files_in_an_object_store(small_disk: Path, small_s3: S3TestServer) -> None:
+    contract = JsonLinesUnderTest()
+    contract.folder = lambda: f"s3://{small_s3.bucket}/files"
+    contract.values = [(f'{{"text": "{text}"}}'.encode(),) for text in large_texts()]
+    check_full(contract.make(), small_disk, started_again(small_s3))
+
+
+def test_a_delta_table_in_an_object_store(small_disk: Path, small_s3: S3TestServer) -> None:
+    contract = DeltaUnderTest()
+    contract.uri = lambda: f"s3://{small_s3.bucket}/table"
+    under_test = contract.make()
+    values = [(text, *row[1:]) for text, row in zip(large_texts(), under_test.values, strict=False)]
+    check_full(attrs.evolve(under_test, values=values), small_disk, started_again(small_s3))
+
+
+@pytest.mark.spark
+def test_an_inbox_of_spark(small_disk: Path, spark_master: str) -> None:
+    """Spark's writing fails, and it repeats its micro-batch when it is started again: each row is there once."""
+    session = SparkSession(spark_context("disks", master=spark_master))
+    session.sparkContext.setLocalProperty("sql.streaming.queryId", "query")
+    inbox = df.SparkInbox(small_disk / "inbox")
+
+    def put(number: int) -> None:
+        rows = [(number * 100 + each, text) for each, text in enumerate(large_texts(4))]
+        inbox(session.createDataFrame(rows, "number long, text string"), number)
+
+    put(0)
+    with full(small_disk), pytest.raises(Py4JJavaError, match="No space left on device"):
+        put(1)
+    for number in (1, 1, 2):
+        put(number)
+    source = df.ReadFromSparkInbox(small_disk / "inbox", rows=Large)._source
+    reader = source.open(source.splits(1)[0], None, fence=1)
+    found = list[int]()
+    while (batch := reader.read(3)).status is not SplitStatus.IDLE:
+        found += [row.number for row in batch.values]
+    reader.close()
+    assert sorted(found) == [number * 100 + each for number in range(3) for each in range(4)]
 
 
 def test_files(small_disk: Path) -> None:

@@ -23,11 +23,12 @@ from tests.conformance.test_sink_contract import PostgresUnderTest
 from tests.delivering import deliver
 from tests.fault_harness import within
 from tests.http_server import http_target
-from tests.integration.test_kafka_broker import Broker
+from tests.integration.test_kafka_broker import Broker, SinkOfBroker, each_once
 from tests.integration.test_kafka_broker import source_of as kafka_source_of
 from tests.integration.test_nats import NatsSinkUnderTest, made
 from tests.integration.test_postgres_changes import make_table, run
 from tests.integration.test_postgres_changes import source_of as changes_of
+from tests.integration.test_postgres_key_chunks import source_of as key_chunks_of
 from tests.integration.test_postgres_rows import expected_rows, read_to_the_end
 from tests.integration.test_postgres_rows import make_table as make_numbers
 from tests.integration.test_redis import RedisSinkUnderTest
@@ -239,6 +240,27 @@ def test_rows_of_postgres_end_with_an_error_and_go_on(
 
 
 @each_way
+def test_rows_of_postgres_in_key_chunks_are_read_on(
+    link: Link, store_dsn: str, direction: str
+) -> None:
+    make_numbers(store_dsn)
+    run(store_dsn, "ALTER TABLE numbers ADD PRIMARY KEY (n)")
+    source = key_chunks_of(through(link, store_dsn), "numbers")
+    following = Slowest(source.open(source.splits(1)[0], None, fence=1))
+    until(lambda: following.read() >= 50)
+    link.lose(direction)
+    # Long enough for the connection to be given up once.
+    healing = threading.Timer(40, link.heal)
+    healing.start()
+    until(lambda: following.read() == len(expected_rows()))
+    healing.join()
+    following.reader.close()
+    print(f"longest read: {following.longest_s:.1f} s")
+    assert following.longest_s < within(NOTICED_S)
+    assert [row["n"] for row in following.values] == [row["n"] for row in expected_rows()]
+
+
+@each_way
 def test_requests_of_http_are_sent_again(link: Link, direction: str) -> None:
     cut = threading.Event()
 
@@ -259,6 +281,17 @@ def test_requests_of_http_are_sent_again(link: Link, direction: str) -> None:
             )
         assert [each["n"] for each in target.values] == list(range(10))
         assert (max(target.requests.values()) > 1) == (direction == "answers")
+
+
+@each_way
+def test_kafka_is_written_on(link: Link, direction: str) -> None:
+    """Tansu shows what was aborted, so a message may be there again; none is missing, and the number is right."""
+    with Tansu(link.address) as tansu:
+        port = int(tansu.servers.partition(":")[2])
+        link.to(port, f"tcp:{tansu.servers}")
+        under_test = each_once(SinkOfBroker(Broker(f"{link.address}:{port}", tansu)).make())
+        noticed_s = deliver(under_test, lambda: link.lose(direction), link.heal)
+        assert 0 < noticed_s < within(NOTICED_S), noticed_s
 
 
 @each_way
