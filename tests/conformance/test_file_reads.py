@@ -22,7 +22,6 @@ from dataflow.files.writes import WriteToFiles
 from dataflow.io import avro_files
 from dataflow.io.avro_files import _AvroReader
 from dataflow.io.files import ReadFromFiles
-from dataflow.io.storage import Storage
 from dataflow.source import SourceReader, SplitStatus
 from dataflow.testing.source_contract import SourceContract
 from dataflow.testing.source_laws import BrokenRuleError
@@ -87,11 +86,6 @@ def put(folder: str, name: str, file: str, start: int, stop: int) -> str:
         [tuple(each[column] for column in file_format.columns) for each in made], [1] * len(made)
     )
     path = f"{file}{file_format.suffix}"
-    if folder.startswith("gs://"):
-        system, inner, _ = Storage()._located(f"{folder}/{path}")
-        with system.open_output_stream(inner, compression=None) as output:
-            output.write(content)
-        return f"{folder}/{path}"
     place = place_of(folder)
     place.put(f".dataflow/{path}", content)
     place.show(f".dataflow/{path}", path)

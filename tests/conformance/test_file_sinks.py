@@ -58,7 +58,7 @@ def read_csv(path: str) -> Changes:
 
 
 def read_parquet(path: str) -> Changes:
-    with closing(Storage().open(path)) as file:
+    with closing(Storage().open_arrow(path)) as file:
         rows = pq.read_table(file).to_pylist()
     return [
         ((row["team"], row["at"].astimezone(UTC), row["score"]), row.get("sign", 1)) for row in rows
@@ -188,6 +188,30 @@ class TestParquetInS3(TestParquet):
         self.folder = lambda: f"s3://{bucket}/{next(_NAMES)}"
 
 
+@pytest.mark.slow
+class TestParquetInGcs(TestParquet):
+    """The same, by generations."""
+
+    rounds = 2
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, gcs: Callable[[], str]) -> None:
+        bucket = gcs()
+        self.folder = lambda: f"gs://{bucket}/{next(_NAMES)}"
+
+
+@pytest.mark.slow
+class TestJsonLinesInGcs(TestJsonLines):
+    """Packed lines, the same."""
+
+    rounds = 2
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, gcs: Callable[[], str]) -> None:
+        bucket = gcs()
+        self.folder = lambda: f"gs://{bucket}/{next(_NAMES)}"
+
+
 class _Unlocked(Folder):
     """A rename that replaces whatever is there."""
 
@@ -234,12 +258,15 @@ def test_the_contract_rejects_files_that_are_seen_too_early(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_contract_rejects_an_unconditional_put(s3: Callable[[], str]) -> None:
-    bucket = s3()
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_the_contract_rejects_an_unconditional_put(
+    scheme: str, request: pytest.FixtureRequest
+) -> None:
+    bucket = request.getfixturevalue({"s3": "s3", "gs": "gcs"}[scheme])()
 
     def place(_: Any, path: str) -> FilePlace:
         found = place_of(path)
         assert isinstance(found, Objects)
         return _Unconditional(found._store, found._prefix)
 
-    rejected(TestParquet, folder=lambda _: f"s3://{bucket}/{next(_NAMES)}", place=place)
+    rejected(TestParquet, folder=lambda _: f"{scheme}://{bucket}/{next(_NAMES)}", place=place)

@@ -1,11 +1,13 @@
 """Tables of lakes keep the contract of a sink; who was fenced between look and commit is refused."""
 
 import itertools
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -19,6 +21,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 import dataflow as df
 from dataflow.errors import SinkFencedError
+from dataflow.io.storage import GCS_ENDPOINT_VARIABLE
 from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.delta_writer import DeltaSink, DeltaWriter
 from dataflow.lake.iceberg_writer import IcebergSink, IcebergWriter
@@ -105,6 +108,9 @@ class IcebergUnderTest(SinkContract):
     rounds = 2
     folder: Path
     database: str | None = None
+    #: Where files are, and what pyiceberg has to know of it; none: in the folder.
+    warehouse: str | None = None
+    store: Mapping[str, str] = MappingProxyType({})
     writer: Callable[[IcebergSink, Lane], SinkWriter] = IcebergWriter
 
     @pytest.fixture(autouse=True)
@@ -115,7 +121,8 @@ class IcebergUnderTest(SinkContract):
         catalog = {
             "type": "sql",
             "uri": self.database or f"sqlite:///{self.folder}/catalog.db",
-            "warehouse": f"file://{self.folder}/lake",
+            "warehouse": self.warehouse or f"file://{self.folder}/lake",
+            **self.store,
         }
         name = f"shop.sales{next(_NAMES)}"
         sink = sink_of(df.WriteToIceberg(name, catalog=catalog, columns=TYPES, changelog="sign"))
@@ -160,6 +167,37 @@ class TestDeltaInS3(DeltaUnderTest):
     def _folder(self, s3: Callable[[], str]) -> None:
         bucket = s3()
         self.uri = lambda: f"s3://{bucket}/{next(_NAMES)}"
+
+
+@pytest.mark.slow
+class TestDeltaInGcs(DeltaUnderTest):
+    """The same, by generations."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, gcs: Callable[[], str]) -> None:
+        bucket = gcs()
+        self.uri = lambda: f"gs://{bucket}/{next(_NAMES)}"
+
+
+@pytest.mark.slow
+class TestIcebergInGcs(IcebergUnderTest):
+    """With files in an object store."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path, gcs: Callable[[], str]) -> None:
+        self.folder, self.warehouse = tmp_path, f"gs://{gcs()}/lake"
+        token = {"gcs.oauth2.token": "none", "gcs.oauth2.token-expires-at": "4102444800000"}
+        self.store = {"gcs.service.host": os.environ[GCS_ENDPOINT_VARIABLE], **token}
+
+
+@pytest.mark.slow
+class TestIcebergInS3(IcebergUnderTest):
+    """The same."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path, s3: Callable[[], str]) -> None:
+        self.folder, self.warehouse = tmp_path, f"s3://{s3()}/lake"
+        self.store = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL"], "s3.region": "us-east-1"}
 
 
 @pytest.mark.postgres

@@ -1,8 +1,7 @@
-"""Kill whatever writes Parquet files to an object store with -9: each row is in one file, and no half file is seen."""
+"""Kill whatever writes files to an object store, and the store, with -9: each row is in one file, and all are whole."""
 
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from dataflow.io.storage import Storage
 from tests.integration.test_kill_sinks import expected
 from tests.killing import kill_one_after_the_other, seeded
 from tests.processes import descendants, in_a_group, kill, workers_of
+from tests.stream_servers import S3TestServer
 from tests.streaming_jobs import write_events
 from tests.waiting import until
 
-KILLS = ("driver", "worker", "everything", "driver")
+KILLS = ("driver", "worker", "everything", "driver", "object store", "object store")
 
 
 def rows_in(folder: str) -> Counter[tuple[Any, ...]]:
@@ -35,10 +35,10 @@ def rows_in(folder: str) -> Counter[tuple[Any, ...]]:
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_files_survive_any_kill(store_dsn: str, tmp_path: Path, s3: Callable[[], str]) -> None:
+def test_files_survive_any_kill(store_dsn: str, tmp_path: Path, kept_s3: S3TestServer) -> None:
     """Whoever dies and is started again, the rows are those that Python computes, each in one file."""
     path, log = write_events(tmp_path / "events.csv"), tmp_path / "job.log"
-    folder = f"s3://{s3()}/sums"
+    folder = f"s3://{kept_s3.bucket}/sums"
     words = [sys.executable, "-m", "tests.file_job", str(path), store_dsn, folder]
     right = Counter((user, start, total) for (user, start), total in expected(path).items())
 
@@ -47,7 +47,7 @@ def test_files_survive_any_kill(store_dsn: str, tmp_path: Path, s3: Callable[[],
         assert found <= right, "a row is seen that is none, or one is seen twice"
         return [found.total()]
 
-    kill_one_after_the_other(words, log, KILLS, seeded(), seen)
+    kill_one_after_the_other(words, log, KILLS, seeded(), seen, {"object store": kept_s3.crash})
     with in_a_group(words, log) as family:
         assert family.wait(600) == 0, log.read_text()
     assert rows_in(folder) == right
@@ -58,11 +58,11 @@ def test_files_survive_any_kill(store_dsn: str, tmp_path: Path, s3: Callable[[],
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_watched_bucket_survives_any_kill(
-    store_dsn: str, tmp_path: Path, s3: Callable[[], str]
+    store_dsn: str, tmp_path: Path, kept_s3: S3TestServer
 ) -> None:
-    """Files that appear while the stream runs, dies and is run again: each row is copied once."""
+    """Files appear while the stream and the bucket's server die and are run again: each row is copied once."""
     chance, log = seeded(), tmp_path / "job.log"
-    bucket = f"s3://{s3()}"
+    bucket = f"s3://{kept_s3.bucket}"
     source, target = f"{bucket}/in", f"{bucket}/out"
     words = [sys.executable, "-m", "tests.watch_job", f"{source}/*.parquet", store_dsn, target]
     place, right = place_of(source), Counter[tuple[Any, ...]]()
@@ -83,6 +83,8 @@ def test_a_watched_bucket_survives_any_kill(
         with in_a_group(words, log) as family:
             for number in range(4 * run, 4 * run + 4):
                 put(number)
+                if number % 4 == 1:
+                    kept_s3.crash()
                 if number % 4 == 2:
                     kill([chance.choice(workers_of(family))])
                 until(is_copied if number % 4 < 3 else lambda: True, log.read_text)

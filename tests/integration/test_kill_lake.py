@@ -2,10 +2,12 @@
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -14,12 +16,14 @@ from deltalake.exceptions import TableNotFoundError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
+from dataflow.lake.delta_table import DeltaPlace
 from runners.embedded.postgres import embedded_postgres
 from runners.embedded.temporary import temporary_home
 from tests.integration.test_kill_sinks import expected, kill_server
 from tests.killing import kill_one_after_the_other, seeded
 from tests.lake_job import ICEBERG_TABLE, catalog
 from tests.processes import descendants, in_a_group, kill, workers_of
+from tests.stream_servers import S3TestServer
 from tests.streaming_jobs import write_events
 from tests.waiting import until
 
@@ -33,9 +37,17 @@ def net(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return +found if min(found.values(), default=0) >= 0 else found
 
 
+def options(uri: str) -> dict[str, str] | None:
+    return DeltaPlace(uri=uri).storage_options
+
+
+def table_of(uri: str) -> DeltaTable:
+    return DeltaTable(uri, storage_options=options(uri))
+
+
 def delta(uri: str) -> pa.Table:
     with suppress(TableNotFoundError):
-        return DeltaTable(uri).to_pyarrow_table()
+        return table_of(uri).to_pyarrow_table()
     return pa.table({})
 
 
@@ -77,15 +89,29 @@ def test_lake_tables_survive_any_kill(store_dsn: str, tmp_path: Path) -> None:
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_table_that_changes_is_followed_over_kills(store_dsn: str, tmp_path: Path) -> None:
-    """Rows are added, replaced and deleted while the stream runs, dies and is run again."""
-    source, target, log = str(tmp_path / "sales"), str(tmp_path / "totals"), tmp_path / "job.log"
+@pytest.mark.parametrize("is_in_store", [False, True], ids=["folder", "object store"])
+def test_a_table_that_changes_is_followed_over_kills(
+    is_in_store: bool,
+    store_dsn: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Rows are added, replaced and deleted while the stream, and the server of both tables, die and are run again."""
+    folder, log = str(tmp_path), tmp_path / "job.log"
+    crash: Callable[[], None] = Mock()  # a folder has no server
+    if is_in_store:
+        server: S3TestServer = request.getfixturevalue("kept_s3")
+        crash, folder = server.crash, f"s3://{server.bucket}"
+    source, target = f"{folder}/sales", f"{folder}/totals"
     words = [sys.executable, "-m", "tests.lake_reads_job", store_dsn, source, target]
 
     def append(number: int) -> None:
         rows = [{"shop": f"shop {each % 7}", "amount": each + number} for each in range(100)]
         feed = {"delta.enableChangeDataFeed": "true"}
-        write_deltalake(source, pa.Table.from_pylist(rows), mode="append", configuration=feed)
+        table = pa.Table.from_pylist(rows)
+        write_deltalake(
+            source, table, mode="append", configuration=feed, storage_options=options(source)
+        )
 
     def is_followed() -> bool:
         right = Counter[str]()
@@ -99,11 +125,14 @@ def test_a_table_that_changes_is_followed_over_kills(store_dsn: str, tmp_path: P
         with in_a_group(words, log) as family:
             until(is_followed, log.read_text)
             append(10 + run)
+            crash()
             kill(workers_of(family)[:1])
-            DeltaTable(source).update({"amount": "amount * 2"}, predicate=f"amount > {60 + run}")
-            DeltaTable(source).delete(f"shop = 'shop {run}'")
+            table_of(source).update({"amount": "amount * 2"}, predicate=f"amount > {60 + run}")
+            crash()
+            table_of(source).delete(f"shop = 'shop {run}'")
             until(is_followed, log.read_text)
             append(20 + run)
+            crash()
             kill([*descendants(family), family])
     with in_a_group(words, log):
         until(is_followed, log.read_text)
