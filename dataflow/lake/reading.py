@@ -6,6 +6,7 @@ of a file, and a row in it.  Of changes the two versions are the same where none
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ SIGN = "dataflow_sign"
 Position = tuple[bool, int, int, int, int]
 #: A version, every which of its files from which on, and when the input was divided.
 Split = tuple[int, int, int, int | None]
+_LOG = logging.getLogger(__name__)
 
 
 class LakeTable(ABC):
@@ -172,6 +174,7 @@ class LakeReader(ArrowReader):
         self._rows: pa.RecordBatch | None = None
         self._looked_us: int | None = None
         self._has_ended = False
+        self._failures = 0
         if not self._is_change:
             self._paths = self._table.files(version)[self._every]
             self._end_files()
@@ -212,7 +215,35 @@ class LakeReader(ArrowReader):
         return found
 
     def take(self, max_records: int) -> pa.RecordBatch | None:
-        """Rows of one file."""
+        """Rows of one file; none while the place of a table that is followed does not answer."""
+        if self._failures and not self._is_to_look():
+            return None
+        try:
+            taken = self._taken(max_records)
+        except InputError:
+            raise
+        except Exception as error:
+            if not self._lake.follows:
+                raise
+            self._away(error)
+            return None
+        self._failures = 0
+        return taken
+
+    def _away(self, error: Exception) -> None:
+        """Look again when it is time for that; what was begun of a file is begun anew behind the last row."""
+        self._batches = self._rows = None
+        self._looked_us = self._lake.now_us()
+        self._failures += 1
+        if self._failures & (self._failures - 1) == 0:
+            _LOG.warning(
+                "%s could not be looked at, %s times by now: %s; it is tried again, and nothing is lost",
+                self._table.title,
+                self._failures,
+                " ".join(error_text(error).split()),
+            )
+
+    def _taken(self, max_records: int) -> pa.RecordBatch | None:
         while self._has_file():
             rows = self._decoded()
             if rows is None:
@@ -227,7 +258,8 @@ class LakeReader(ArrowReader):
     def batch(self, *parts: Any) -> SourceBatch:
         """A batch; of a table that has nothing new it says so."""
         found = super().batch(*parts)
-        if found.records or not self._lake.follows:
+        # While the place is away nobody knows whether there is more.
+        if found.records or self._failures or not self._lake.follows:
             return found
         return attrs.evolve(found, status=SplitStatus.IDLE)
 
@@ -274,9 +306,11 @@ class LakeReader(ArrowReader):
         except InputError:
             raise
         except Exception as error:
+            # If the place is away, this says so, and the file is not to blame.
+            newest = self._table.newest()
             raise InputError(
                 f"{self.path} cannot be read: version {self._current}",
-                detail=f"{type(error).__name__}: {error_text(error)}; the newest version is {self._table.newest()}",
+                detail=f"{type(error).__name__}: {error_text(error)}; the newest version is {newest}",
                 hint="were files removed that this version needs (vacuum, expiry of snapshots)? keep them for longer "
                 "than the job may be away, or begin it anew with fresh=True",
             ) from error

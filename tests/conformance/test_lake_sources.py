@@ -1,5 +1,6 @@
 """Tables of lakes are sources that keep the contract, by version and as they change."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -13,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import dataflow as df
-from dataflow.lake.delta_source import DeltaSource
+from dataflow.lake.delta_source import DeltaSource, DeltaTableReader
 from dataflow.lake.iceberg_source import NOTHING, IcebergSource
 from dataflow.lake.reading import LakeReader, Position, Split
 from dataflow.source import Source, SourceReader
@@ -261,6 +262,25 @@ def test_files_that_were_vacuumed_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(df.InputError, match="cannot be read: version 2") as raised:
         read_all(source)
     assert "newest version is" in raised.value.detail
+
+
+class TestDeltaFeedThatIsAway(TestDeltaFeed):
+    """Each third request finds nobody."""
+
+    @pytest.fixture(autouse=True)
+    def _away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        requests = itertools.count()
+
+        def failing(call: Callable[..., Any]) -> Callable[..., Any]:
+            def answer(*args: Any, **options: Any) -> Any:
+                if next(requests) % 3 == 1:
+                    raise OSError("connection refused")
+                return call(*args, **options)
+
+            return answer
+
+        for name in ("newest", "changed_files"):
+            monkeypatch.setattr(DeltaTableReader, name, failing(getattr(DeltaTableReader, name)))
 
 
 class IcebergContract(LakeContract):

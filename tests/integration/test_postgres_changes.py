@@ -413,11 +413,8 @@ def test_a_login_that_is_refused_ends_the_reading_at_once_or_after_a_while(
         reader.until_names("tea", "Cake", "milk")
         run(dsn, lock_out)
         run(dsn, end)
-        until(
-            lambda: (
-                reader.read().values == [] and reader.reader._patience._refused_since_s is not None
-            )
-        )  # type: ignore[attr-defined]
+        patient: Any = reader.reader
+        until(lambda: reader.read().values == [] and patient._patience._refused_since_s is not None)
         run(dsn, f"ALTER ROLE {role} LOGIN", "INSERT INTO t VALUES ('salt', now(), 1)")
         reader.until_names("tea", "Cake", "milk", "salt")
 

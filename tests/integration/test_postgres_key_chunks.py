@@ -46,7 +46,8 @@ class _Contract(SourceContract):
 
     examples = by_profile(dev=3, ci=8, nightly=200)
     make: Sequence[str] = ()
-    table, key = "orders", ("tenant", "n")
+    table = "orders"
+    key: tuple[str, ...] = ("tenant", "n")
 
     @pytest.fixture(autouse=True)
     def _in_database(self, store_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +227,7 @@ def test_keys_of_any_types_are_all_read_once(
                 reader.close()
                 found += [each["number"] for each in batch.values]
                 # A key that Python has no value for is no element, and the reading goes on behind it.
-                found += [int(str(each.element["number"])) for each in batch.set_aside]  # type: ignore[index]
+                found += [int(str(each.element["number"])) for each in batch.set_aside]
                 position, is_finished = batch.position, batch.status is SplitStatus.FINISHED
     assert Counter(found) == Counter(number for (number,) in expected)
 
