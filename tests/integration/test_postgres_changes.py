@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 import dataflow as df
 from dataflow.errors import InputError, PipelineError
-from dataflow.io.postgres_reads import changes, patience
+from dataflow.io.postgres_reads import changes, connection_retries
 from dataflow.io.postgres_reads.changes import ChangesReader, ChangesSource
 from dataflow.io.postgres_reads.positions import SlotPosition
 from dataflow.io.postgres_reads.row_form import RowForm
@@ -414,14 +414,14 @@ def test_a_login_that_is_refused_ends_the_reading_at_once_or_after_a_while(
         run(dsn, lock_out)
         run(dsn, end)
         patient: Any = reader.reader
-        until(lambda: reader.read().values == [] and patient._patience._refused_since_s is not None)
+        until(lambda: reader.read().values == [] and patient._retries._refused_since_s is not None)
         run(dsn, f"ALTER ROLE {role} LOGIN", "INSERT INTO t VALUES ('salt', now(), 1)")
         reader.until_names("tea", "Cake", "milk", "salt")
 
         run(dsn, lock_out)
         assert "refuses the login" in refusal(source_of(as_role).check)
         assert "refuses the login" in refusal(Following(source_of(as_role)).read)
-        monkeypatch.setattr(patience, "REFUSED_MAX_S", 0.2)
+        monkeypatch.setattr(connection_retries, "REFUSED_MAX_S", 0.2)
         run(dsn, end)
         assert "refuses the login" in read_until_refused(reader)
     finally:

@@ -37,9 +37,9 @@ from dataflow.io.postgres_reads.connection import (
     quoted,
     steady_s,
 )
+from dataflow.io.postgres_reads.connection_retries import ConnectionRetries
 from dataflow.io.postgres_reads.copy import TableCopy
 from dataflow.io.postgres_reads.keys import KeyOf
-from dataflow.io.postgres_reads.patience import Patience
 from dataflow.io.postgres_reads.positions import SlotPosition
 from dataflow.io.postgres_reads.row_form import RowForm
 from dataflow.io.postgres_reads.rows import RowShape, SignedRow
@@ -188,7 +188,9 @@ class ChangesReader(SourceReader):
         #: Since when the slot is taken over; None: it is not.
         self._taking_since_s: float | None = None
         # Whoever has a position has been let in before.
-        self._patience = Patience(source.table, slot=source.slot, is_known=position is not None)
+        self._retries = ConnectionRetries(
+            source.table, slot=source.slot, is_known=position is not None
+        )
         self._error: InputError | None = None
 
     def read(self, max_records: int) -> SourceBatch:
@@ -199,14 +201,14 @@ class ChangesReader(SourceReader):
         """
         found: list[SignedRow] = []
         self._raise_kept()
-        if self._patience.is_pausing:
+        if self._retries.is_pausing:
             return self._batch(found)
         try:
             if self._position is None or not self._position.is_copied:
                 self._read_copy(max_records, found)
             else:
                 self._read_changes(max_records, found)
-            self._patience.succeeded()
+            self._retries.succeeded()
             self._taking_since_s = None
         except InputError as error:
             # What comes before is handed over before.
@@ -260,9 +262,9 @@ class ChangesReader(SourceReader):
         """Try again later, where that may help; raise otherwise."""
         self.close()
         if self._is_taking_over(error):
-            self._patience.wait(HEARTBEAT_S / 10)
+            self._retries.wait(HEARTBEAT_S / 10)
             return
-        self._patience.failed(error)
+        self._retries.failed(error)
 
     def _is_taking_over(self, error: Exception) -> bool:
         """Whether the former reader has been ended, and need only let go of the slot."""

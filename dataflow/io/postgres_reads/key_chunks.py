@@ -24,8 +24,8 @@ from dataflow.io.postgres_reads.connection import (
     quoted,
     raw_rows,
 )
+from dataflow.io.postgres_reads.connection_retries import ConnectionRetries
 from dataflow.io.postgres_reads.keys import KeyOrder, literals
-from dataflow.io.postgres_reads.patience import Patience
 from dataflow.io.postgres_reads.row_form import Columns
 from dataflow.io.postgres_reads.rows import RowShape
 from dataflow.io.postgres_reads.table import TableShape
@@ -301,7 +301,7 @@ class KeyChunksReader(SourceReader):
         self._session: Any = None
         self._keyed: KeyedRows | None = None
         self._rows: RowShape | None = None
-        self._patience = Patience(source.rows.table, is_known=position is not None)
+        self._retries = ConnectionRetries(source.rows.table, is_known=position is not None)
         self._is_finished = False
 
     def read(self, max_records: int) -> SourceBatch:
@@ -310,17 +310,17 @@ class KeyChunksReader(SourceReader):
         Raises:
             InputError: the server refuses, or the key does not identify a row.
         """
-        if self._is_finished or self._patience.is_pausing:
+        if self._is_finished or self._retries.is_pausing:
             return self._batch([])
         try:
             taken = self._chunk(max_records)
-            self._patience.succeeded()
+            self._retries.succeeded()
         except InputError:
             self.close()
             raise
         except Exception as error:  # noqa: BLE001 - it is raised there, unless another try may help
             self.close()
-            self._patience.failed(error)
+            self._retries.failed(error)
             taken = []
         return self._batch(taken)
 

@@ -1,4 +1,4 @@
-"""Patience: when a connection that is lost is opened again, and when that is given up."""
+"""ConnectionRetries: when a connection that is lost is opened again, and when that is given up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSED_MAX_S = 60.0
 PAUSE_MAX_S = 5.0
 
 
-class Patience:
+class ConnectionRetries:
     """Pauses between attempts, ever longer ones; nobody sleeps, as other inputs are read meanwhile.
 
     Args:
