@@ -190,7 +190,7 @@ class TestParquetInS3(TestParquet):
 
 @pytest.mark.slow
 class TestParquetInGcs(TestParquet):
-    """The same, by generations."""
+    """Parquet in an object store, by generations."""
 
     rounds = 2
 

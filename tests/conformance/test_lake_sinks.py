@@ -171,7 +171,7 @@ class TestDeltaInS3(DeltaUnderTest):
 
 @pytest.mark.slow
 class TestDeltaInGcs(DeltaUnderTest):
-    """The same, by generations."""
+    """A table in an object store, by generations."""
 
     @pytest.fixture(autouse=True)
     def _folder(self, gcs: Callable[[], str]) -> None:
@@ -192,7 +192,7 @@ class TestIcebergInGcs(IcebergUnderTest):
 
 @pytest.mark.slow
 class TestIcebergInS3(IcebergUnderTest):
-    """The same."""
+    """With files in S3."""
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path, s3: Callable[[], str]) -> None:

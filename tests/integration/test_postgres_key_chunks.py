@@ -292,7 +292,7 @@ def test_rows_that_keep_their_keys_are_read_once_while_others_change(
 def test_a_row_whose_key_moves_past_the_reader_is_missed_or_read_twice(
     store_dsn: str, moved: tuple[int, int], times: int
 ) -> None:
-    """As docs/connectors/postgres.md says: an update of a key is a row that goes and one that comes."""
+    """An update of a key is a row that goes and one that comes; docs/connectors/postgres.md says so."""
     run(
         store_dsn,
         "CREATE TABLE moving (n int8 PRIMARY KEY, name text)",

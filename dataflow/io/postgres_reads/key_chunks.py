@@ -92,7 +92,7 @@ class KeyedRows:
 
     @property
     def order(self) -> KeyOrder:
-        """That of the key."""
+        """The order of the key."""
         return KeyOrder(self.key, is_of_bytes=False)
 
     def values(self, session: Any, texts: KeyTexts) -> list[str]:
