@@ -307,7 +307,7 @@ def test_a_row_whose_key_moves_past_the_reader_is_missed_or_read_twice(
     assert Counter(names) == Counter(other=8, moved=times)
 
 
-def test_nothing_is_held_between_two_chunks(store_dsn: str) -> None:
+def test_no_snapshot_is_kept_between_two_chunks(store_dsn: str) -> None:
     """So vacuum waits for nobody, while a job reads for hours."""
     run(store_dsn, "CREATE TABLE t AS SELECT n FROM generate_series(1, 100) n")
     run(store_dsn, "ALTER TABLE t ADD PRIMARY KEY (n)")
