@@ -35,11 +35,15 @@ class ScriptedSource(Source):
 
     def __init__(self, *scripts: Sequence[Batch]) -> None:
         self._scripts = [list(script) for script in scripts]
+        # Asked for each step, and scripts may be long.
+        self._has_signs = any(
+            batch.signs is not None for script in self._scripts for batch in script
+        )
 
     @property
     def emits_retractions(self) -> bool:
         """Whether a batch has signs."""
-        return any(batch.signs is not None for script in self._scripts for batch in script)
+        return self._has_signs
 
     def splits(self, desired: int) -> Sequence[int]:
         """The numbers of the scripts."""

@@ -113,13 +113,15 @@ class KeyParts:
             cut: a batch that comes to this part ends before it.
         """
         first = self._first
+        waiting = size_bytes = 0
         for part in range(self._first, PARTS):
-            parts = range(first, part + 1)
-            is_enough = sum(self._records.get(each, 0) for each in parts) >= records
-            if is_enough or part + 1 in (cut, PARTS):
-                size_bytes = sum(self._sizes.get(each, 0) for each in parts)
+            waiting += self._records.get(part, 0)
+            size_bytes += self._sizes.get(part, 0)
+            if waiting >= records or part + 1 in (cut, PARTS):
+                parts = range(first, part + 1)
                 yield PartBatch(part + 1, chain.from_iterable(map(self._blobs, parts)), size_bytes)
                 first = part + 1
+                waiting = size_bytes = 0
 
     def _blobs(self, part: int) -> Iterator[bytes]:
         """The blobs of a part, in order."""

@@ -70,7 +70,15 @@ class Occupied:
 
     def cost(self, box: PixelBox) -> float:
         """How much would be covered."""
-        return sum(weight * box.overlap(other) for other, weight in self._boxes)
+        left, right = box.left - _CLEARANCE, box.right + _CLEARANCE
+        top, bottom = box.top - _CLEARANCE, box.bottom + _CLEARANCE
+        return sum(
+            weight * box.overlap(other)
+            for other, weight in self._boxes
+            # Of hundreds of boxes a few are near.
+            if other.left < right and left < other.right
+            if other.top < bottom and top < other.bottom
+        )
 
     def place(self, candidates: Sequence[tuple[PixelBox, float]]) -> PixelBox:
         """Take the cheapest place, the first of these where several cost the same.
