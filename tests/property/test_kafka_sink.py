@@ -267,6 +267,7 @@ class _CommitsTwice(TopicWriter):
             super()._transact(messages, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "writer",
     [_ReadsBeforeTheFence, _NumbersOutside, _WithoutTransactions, _CommitsTwice],

@@ -264,6 +264,7 @@ class _BeginsAtTheGroup(_Wrapped):
         )[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

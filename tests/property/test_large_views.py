@@ -448,7 +448,7 @@ def scanned_once(patch: Patch) -> None:
     patch.setattr(CellCache, "_let_pass", lambda cache, _: let_pass(cache, Passing.LOOKUP))
 
 
-@pytest.mark.parametrize("mutation", [None, scanned_once])
+@pytest.mark.parametrize("mutation", [None, pytest.param(scanned_once, marks=pytest.mark.slow)])
 def test_what_is_scanned_again_is_read_as_far_as_it_is_not_in_memory(
     mutation: Callable[[Patch], None] | None, monkeypatch: Patch
 ) -> None:

@@ -135,6 +135,8 @@ ONE: dict[str, list[tuple[Any, ...]]] = {
     "map": [("map", "put", 500, -1)],
     "list": [("list", "add", (to_datetime(500), -1))],
 }
+#: Of these the map in the daily loop, which has pages of both kinds: of entries, and of where they are.
+OFTEN = [each if each == "map" else pytest.param(each, marks=pytest.mark.slow) for each in ONE]
 
 
 class Sessions:
@@ -154,7 +156,7 @@ class Sessions:
         return self.durable.nbytes[-1]
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", OFTEN)
 def test_one_more_element_of_a_long_session_costs_about_a_page(name: str) -> None:
     """It grows by each: its pages are those of the session before."""
     sessions = Sessions()
@@ -164,7 +166,7 @@ def test_one_more_element_of_a_long_session_costs_about_a_page(name: str) -> Non
         assert sessions.durable.reads <= {"bag": 0, "set": 1, "map": 1, "list": 2}[name]
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", OFTEN)
 def test_a_small_session_that_merges_into_a_large_one_costs_about_its_pages(name: str) -> None:
     """The large one stays where it is."""
     sessions = Sessions()

@@ -252,7 +252,7 @@ def seen_now(total: tuple[int, int], thirds: Any, fifths: list[int]) -> tuple[in
     return key % 5, hash((value, *sorted(thirds))) % 1_000_003
 
 
-@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch: Patch) -> None:
     """What was emitted is read again by whoever takes a shard over, and goes with its window."""
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
