@@ -7,6 +7,7 @@ from statistics import median
 import attrs
 
 from benchmarks import tables
+from benchmarks.reports import SOAK, TIMED
 from benchmarks.tables import Result
 
 
@@ -161,6 +162,8 @@ class Recorded:
 SNAPSHOT = "SNAPSHOT"
 _SNAPSHOT_COMMAND = "python -m benchmarks.stream_under_snapshot --results FILE"
 
+_SOAK_COMMAND = 'make soak ARGS="--write-docs"'
+
 Goal = Throughput | Latency | Lag | Seconds | Recorded
 
 GOALS: tuple[Goal, ...] = (
@@ -182,6 +185,18 @@ GOALS: tuple[Goal, ...] = (
     *(Throughput(case, "ours", "spark-rdd", 0.6) for case in ("B2", "B3", "B4", "B5")),
     *(Throughput(case, "ours-columns", "polars", 1.5) for case in ("B2", "B3", "B4")),
     Seconds("B1", "ours-columns", 1_000_000, 0.7),
+    Recorded(SOAK, "minutes", 60, "the soak, minutes", _SOAK_COMMAND, is_least=True),
+    Recorded(SOAK, "faulty", 0, "the soak, what has grown or is wrong", _SOAK_COMMAND),
+    *(
+        Recorded(
+            TIMED[target],
+            "seconds",
+            most,
+            f"make {target}, seconds",
+            f"python -m benchmarks.check_times {target} --write-docs",
+        )
+        for target, most in (("check", 60), ("test", 900))
+    ),
 )
 
 

@@ -1,11 +1,10 @@
 """The page about benchmarks, whose tables stand between marks and are made from the results of runs."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import goals, plot, tables
+from benchmarks import goals, plot, reports, tables
 from benchmarks.tables import Result
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +32,7 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
     """Each table for which there are results, by its title."""
     runs = of_runs(results)
     found = {
-        _GOALS: goals.table(runs),
+        _GOALS: goals.table([*runs, *reports.read()] if runs else []),
         _RATIOS: tables.ratio_table(runs),
         _LATENCY_RATIOS: tables.latency_ratio_table(runs),
         _LATENCY: tables.latency_table(runs),
@@ -65,9 +64,8 @@ def of_runs(results: Sequence[Result]) -> list[Result]:
 def filled_in(page: str, parts: dict[str, str]) -> str:
     """The page with each part between its marks.  Raises `ValueError` if the page has no such marks."""
     for title, text in parts.items():
-        name = re.escape(title.lower())
-        marks = re.compile(f"(<!-- measured: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        marks = reports.marks(title)
         if not marks.search(page):
             raise ValueError(f"the page has no marks for {title!r}")
-        page = marks.sub(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[2]}", page)  # type: ignore[misc]
+        page = marks.sub(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[3]}", page)  # type: ignore[misc]
     return page
