@@ -29,8 +29,6 @@ ALL_CORES := -n auto --maxprocesses 8 --dist worksteal
 # last, and those with a single one are the longest: for minutes the last would run alone.
 SERVER_TESTS := -n 3 --dist loadfile --no-loadscope-reorder
 
-STARTED_S := $(shell date +%s)
-
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -52,10 +50,9 @@ demo: setup ## Run the flights example: a month in batch, then as a stream, and 
 demo-cdc: setup ## Follow the changes of two tables into totals and sessions while the job is killed, and compare with SQL
 	@$(BIN)/python -m examples.orders_cdc --demo
 
-check: setup ## What to run before every commit; a minute and a half on two idle cores
-	@$(MAKE) static
-	@is_red=0; $(BIN)/pytest -q $(if $(K),-k "$(K)",$(ALL_CORES)) -m "$(FAST)" || is_red=1; \
-	 echo "checked in $$(($$(date +%s) - $(STARTED_S))) s"; exit $$is_red
+# A test that takes more than its budget is red here and nowhere else: in CI there are more examples.
+check: setup ## What to run before every commit; a minute and a half at most on two idle cores
+	@tools/check.sh $(if $(K),-k "$(K)",$(ALL_CORES) --processor-budget) -m "$(FAST)"
 
 # The laws and the oracle count as much as unit tests; a line that only a server reaches is not of the core.
 coverage: setup ## Branches of windowing, triggers and runners/core that fast tests take; fails below the floor
@@ -75,10 +72,7 @@ faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and t
 	@$(BIN)/pytest -q -m faults $(if $(K),-k "$(K)") tests/integration/faults
 
 static: setup
-	@$(BIN)/ruff format --check --quiet . || { echo "make fix formats them" >&2; exit 1; }
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log >&2; exit 1; }
+	@tools/static.sh
 
 nightly: setup ## The laws and the simulator with ten thousand examples each, and every benchmark once; takes hours
 	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests/integration

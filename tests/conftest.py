@@ -10,6 +10,8 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
+from tests.processor_budget import BUDGET_S, ProcessorBudget
+
 pytest_plugins = [
     "tests.fix_gcs",
     "tests.fix_installed",
@@ -27,6 +29,21 @@ for name, examples in (("dev", 10), ("ci", 40), ("nightly", 10_000)):
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make check` gives it."""
+    parser.addoption(
+        "--processor-budget",
+        action="store_true",
+        help=f"a test without a mark that takes more than {BUDGET_S:g} s of processor time is red",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over the budget where it is asked for."""
+    if config.getoption("processor_budget"):
+        config.pluginmanager.register(ProcessorBudget())
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
