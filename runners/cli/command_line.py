@@ -31,7 +31,7 @@ from runners.cli.run import add_command as add_run_command
 from runners.cli.tables import add_command as add_rows_command
 from runners.cli.text import find_job, print_table, shown_backlog, shown_watermark
 from runners.cli.top import add_command as add_top_command
-from runners.cli.ui import add_command as add_ui_command
+from runners.cli.ui import add_commands as add_ui_commands
 from runners.cli.waiting import add_command as add_sinks_command
 from runners.cli.why import add_command as add_why_command
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
@@ -57,6 +57,7 @@ examples:
   dataflow bundle scores -o scores.zip
   dataflow troubles scores
   dataflow ui
+  dataflow serve-metrics
   dataflow drain scores --wait
   dataflow metrics scores
   dataflow rows totals
@@ -338,7 +339,7 @@ def parser() -> argparse.ArgumentParser:
     add_why_command(_with_job(verbs))
     add_top_command(_with_job(verbs))
     add_bundle_command(_with_job(verbs))
-    add_ui_command(partial(_verb, verbs))
+    add_ui_commands(partial(_verb, verbs))
     _add_views(verbs)
     _add_requests(verbs)
     return parser

@@ -1,21 +1,13 @@
-"""The addresses of the page, and what keeps it to those who may see it.
+"""The addresses of the page; `guard.py` keeps them to those who may see them."""
 
-GET only; another `Host` than those that are expected is refused, so that no site can have a browser read it under a
-name of its own; scripts and styles are those of this package alone; not on loopback, a cookie has a token.
-"""
-
-import hmac
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
 
-import attrs
 import msgspec
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -24,6 +16,8 @@ from dataflow.errors import DataflowError
 from runners.core.ground.clock import Clock
 from runners.errors import JobUnknownError, UnknownTransformError
 from runners.millwheel.store.postgres.reader import ReadOnlyStore
+from runners.ui.guard import Access
+from runners.ui.metrics_site import metrics_route
 from runners.ui.pages import PageMaker
 from runners.ui.reads import QUERIES, Reads
 from runners.ui.sampling import Sampling
@@ -31,34 +25,8 @@ from runners.ui.templating import render
 
 _STATIC = files(__package__) / "static"
 _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain", "svg": "image/svg+xml"}
-_COOKIE = "dataflow_ui_token"
 #: By names of files, so that nothing but them can be asked for.
 _FILES = {path.name: path for path in _STATIC.iterdir() if path.is_file()}
-_HEADERS = {
-    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-
-_Message = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[_Message]]
-_Send = Callable[[_Message], Awaitable[None]]
-
-
-@attrs.frozen(kw_only=True)
-class Access:
-    """Who may see the page, and what of it.
-
-    Attributes:
-        hosts: names under which it may be asked for, without the port.
-        token: that the cookie has to have; None: none is needed.
-        show_keys: whether keys, records and what errors say of them are shown.
-    """
-
-    hosts: Sequence[str] = ("127.0.0.1", "localhost")
-    token: str | None = None
-    show_keys: bool = False
 
 
 def make_app(store: ReadOnlyStore, clock: Clock, access: Access) -> Starlette:
@@ -81,12 +49,9 @@ def make_app(store: ReadOnlyStore, clock: Clock, access: Access) -> Starlette:
         store.close()
 
     return Starlette(
-        routes=site.routes(),
+        routes=[metrics_route(store, clock), *site.routes()],
         lifespan=running,
-        middleware=[
-            Middleware(_Guard, token=access.token),
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False),
-        ],
+        middleware=access.middleware(),
     )
 
 
@@ -171,49 +136,6 @@ class _Site:
         # As psql takes it: \set job 'NAME' and :'job'.
         values = self._values(request, name=name, job=job, text=_for_psql(QUERIES[name]))
         return _html(render("sql.html", values))
-
-
-class _Guard:
-    """Refuses what is no GET and who has no token, and sets the headers of all answers."""
-
-    def __init__(self, app: Any, token: str | None) -> None:
-        self._app, self._token = app, token
-
-    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def with_headers(message: _Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    *((name.encode(), value.encode()) for name, value in _HEADERS.items()),
-                ]
-            await send(message)
-
-        refused = self._refused(Request(scope))
-        await (refused or self._app)(scope, receive, with_headers)
-
-    def _refused(self, request: Request) -> Response | None:
-        if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("this page is only read\n", 405, {"allow": "GET, HEAD"})
-        if self._token is None:
-            return None
-        given = request.query_params.get("token")
-        if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
-            # The token must not stay in the address, which people pass on.
-            left = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
-            query = f"?{urlencode(left)}" if left else ""
-            found = RedirectResponse(f"/{request.url.path.lstrip('/')}{query}", 303)
-            found.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
-            return found
-        kept = request.cookies.get(_COOKIE, "")
-        if hmac.compare_digest(kept.encode(), self._token.encode()):
-            return None
-        return PlainTextResponse(
-            "a token is needed: open the address that dataflow ui has printed\n", 401
-        )
 
 
 def _job(request: Request) -> str:

@@ -1,52 +1,78 @@
-"""Serving the page until somebody interrupts it."""
+"""Serving an application until somebody interrupts it."""
 
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
 
-from runners.core.ground.clock import Clock
-from runners.millwheel.store.postgres.reader import ReadOnlyStore
-from runners.ui.app import Access, make_app
+from dataflow.errors import DataflowError
+from runners.ui.guard import Access
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost"})
+_TOKEN_MIN = 16
+
+
+def read_token(path: Path) -> str:
+    """A token that programs have too, from a file.
+
+    Args:
+        path: of a text; white space around it does not count.
+
+    Raises:
+        DataflowError: it cannot be read, or is too short to be secret.
+    """
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataflowError(f"the token in {path} cannot be read", detail=str(error)) from error
+    if len(token) < _TOKEN_MIN:
+        raise DataflowError(
+            f"the token in {path} has fewer than {_TOKEN_MIN} characters",
+            hint="for example: openssl rand -hex 24",
+        )
+    return token
 
 
 def serve(
-    store: ReadOnlyStore,
-    clock: Clock,
+    make: Callable[[Access], Starlette],
     *,
     host: str,
     port: int,
     names: tuple[str, ...],
+    token: str | None,
     show_keys: bool,
-    report: Callable[[str], None],
+    report: Callable[[str, str], None],
 ) -> None:
-    """Serve the page; returns when it is interrupted.
+    """Serve an application; returns when it is interrupted.
 
     Args:
-        store: what it shows.
-        clock: that of this machine.
-        host: address to listen at; at another than loopback, a token is needed to see the page.
+        make: makes it, for those who may see it.
+        host: address to listen at; at another than loopback, a token is needed.
         port: number of the port; 0: any that is free.
         names: under which it may be asked for beside the address.
+        token: that is needed wherever it listens; None: one is made up where one is needed.
         show_keys: whether keys, records and what errors say of them are shown.
-        report: called with the address, when it is about to be served.
+        report: called with the address, when it is about to be served, and with a query that has the token if that was
+            made up.
 
     Raises:
         OSError: the port is taken, or the address is none of this machine.
     """
-    token = None if host in LOOPBACK else secrets.token_urlsafe(24)
-    access = Access(hosts=(*sorted(LOOPBACK), host, *names), token=token, show_keys=show_keys)
+    made_up = secrets.token_urlsafe(24) if token is None and host not in LOOPBACK else None
+    access = Access(
+        hosts=(*sorted(LOOPBACK), host, *names), token=token or made_up, show_keys=show_keys
+    )
     config = uvicorn.Config(
-        make_app(store, clock, access), host=host, port=port, log_level="warning",
-        access_log=False, server_header=False,
+        make(access), host=host, port=port, log_level="warning", access_log=False,
+        server_header=False,
     )  # fmt: skip
     listening = config.bind_socket()
     # Who asks before the server has started waits, and is not refused.
     listening.listen()
     place = f"http://{names[0] if names else host}:{listening.getsockname()[1]}/"
-    report(place if token is None else f"{place}?token={token}")
+    report(place, "" if made_up is None else f"?token={made_up}")
     try:
         uvicorn.Server(config).run(sockets=[listening])
     finally:

@@ -40,7 +40,8 @@ from runners.observability.evidence.snapshot import (
     WorkerEvidence,
 )
 from runners.system_clock import SystemClock
-from runners.ui.app import Access, make_app
+from runners.ui.app import make_app
+from runners.ui.guard import Access
 from runners.ui.reads import QUERIES
 from runners.ui.sampling import EventTimeSample
 from windowing.window import Window

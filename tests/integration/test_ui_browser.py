@@ -18,7 +18,8 @@ from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.store.postgres.job_lock import JobLock
 from runners.millwheel.store.postgres.reader import ReadOnlyStore
 from runners.system_clock import SystemClock
-from runners.ui.app import Access, make_app
+from runners.ui.app import make_app
+from runners.ui.guard import Access
 from tests.waiting import until
 from tools.browser import chromium, missing
 

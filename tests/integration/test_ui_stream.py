@@ -8,7 +8,8 @@ from runners.millwheel.store.postgres.reader import ReadOnlyStore
 from runners.streaming.job_thread import StreamingJob
 from runners.system_clock import SystemClock
 from runners.testing.scripted_source import Batch, ScriptedSource
-from runners.ui.app import Access, make_app
+from runners.ui.app import make_app
+from runners.ui.guard import Access
 from tests.streaming_jobs import Streaming
 from tests.waiting import until
 

@@ -1,0 +1,1 @@
+"""What is measured of jobs, for Prometheus: one table makes the answers, their reference, a dashboard and alerts."""

@@ -1,0 +1,5 @@
+-- What waits for the sinks of unfinished jobs, and since when they fail.
+SELECT s.job, s.outbox, sum(s.waiting)::bigint AS waiting, min(s.oldest) AS oldest, min(s.failing_since) AS failing_since
+FROM dataflow.sink_status s
+JOIN dataflow.jobs j ON j.name = s.job AND j.finished_at IS NULL
+GROUP BY s.job, s.outbox
