@@ -78,6 +78,8 @@ class Running:
     Attributes:
         label: of the transform whose user code runs; empty between two transforms.
         job: that runs in this process; empty where it has no name, or runs elsewhere.
+        step: what the engine is at, as a text of it shows; None: not known.
+        trace: of that, in hexadecimal digits; empty: it is not traced.
         updates: what it has counted; None: nobody collects it.
         board: where whoever watches this process looks for the number of the label, as its first item; None: nobody
             does.
@@ -88,6 +90,8 @@ class Running:
 
     label: str = ""
     job: str = ""
+    step: object = None
+    trace: str = ""
     updates: Updates | None = None
     board: Board | None = None
     numbers: Mapping[str, int] = MappingProxyType({})

@@ -35,6 +35,9 @@ class RunnerOptions(TypedDict, total=False):
         tries_per_record: how often a record may fail before it is a dead letter.
         step_timeout: how long user code may be at work on one step.
         log_level: what of that level or above user code logs is shown.
+        log_format: of what is written to stderr; "text" or "json".
+        trace_to: the collector that traces of bundles are sent to.
+        trace_ratio: how much of the bundles is traced.
         check_types: check each element against the type that is known of it.
         workers: how many; of a stream.
         partitions: of a batch.
@@ -49,6 +52,9 @@ class RunnerOptions(TypedDict, total=False):
     tries_per_record: int | None
     step_timeout: DurationLike | None
     log_level: str
+    log_format: str | None
+    trace_to: str | None
+    trace_ratio: float | None
     check_types: bool
     bundle_records: int
     micro_batch: DurationLike | None

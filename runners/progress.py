@@ -6,10 +6,13 @@ program that shows nothing starts 25 ms earlier.
 
 from __future__ import annotations
 
+import logging
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from runners.core.ground.clock import Clock
+from runners.log_format import is_json, json_line
 from runners.system_clock import SystemClock
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ def print_line(text: str, *, console: Console | None = None) -> None:
         text: one line.
         console: None: stderr.
     """
+    if console is None and is_json():
+        print(json_line("dataflow.progress", logging.INFO, text), file=sys.stderr)  # noqa: T201 - it talks to a terminal
+        return
     (console or _stderr()).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -59,7 +65,7 @@ class ProgressDisplay:
     def __enter__(self) -> Self:
         """Show the bar, or start to wait for the first line."""
         self._last_line_ms = self._clock.monotonic_ms()
-        if self._show:
+        if self._show and not (self._console is None and is_json()):
             self._console = self._console or _stderr()
             if self._console.is_terminal:
                 self._bar = _bar(self._console, self._unit)

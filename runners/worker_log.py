@@ -4,7 +4,8 @@ A worker sends each record to its driver, which hands it to the logger of the sa
 (`log_again`); where the driver has configured no handler the record is on its stderr.  What cannot be sent, and what a
 process logs in which user code is only tried, is on the worker's stderr.
 
-Each record has ``dataflow_transform``, ``dataflow_worker`` and ``dataflow_job``, for formatters and filters.
+Each record has ``dataflow_transform``, ``dataflow_worker`` and ``dataflow_job``, for formatters and filters; and in a
+stream ``dataflow_ranges`` and ``dataflow_production``, the input that a worker was at, and ``dataflow_trace``.
 The level is that of the runner's ``log_level``, else of the variable DATAFLOW_LOG_LEVEL where the driver was started,
 else INFO.  No logger of the driver has its level changed, but by a run in memory that was given a level.
 """
@@ -20,12 +21,14 @@ import msgspec
 
 from dataflow.errors import PipelineError
 from dataflow.metric_updates import running
+from runners.log_format import JsonFormatter, is_json, use_format
 
 LEVEL_VARIABLE = "DATAFLOW_LOG_LEVEL"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(dataflow_where)s] %(message)s"
 #: What a record has of the place where it was logged.
 _SENT = ("name", "levelno", "levelname", "created", "pathname", "lineno", "funcName", "process")
 _WHERE = ("dataflow_transform", "dataflow_worker", "dataflow_job")
+_AT = ("dataflow_ranges", "dataflow_production", "dataflow_trace")
 
 #: Sends a record as bytes; returns whether it could.
 Send = Callable[[bytes], bool]
@@ -67,7 +70,7 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter(_FORMAT, "%H:%M:%S"))
+        self._text, self._json = logging.Formatter(_FORMAT, "%H:%M:%S"), JsonFormatter()
 
     @property
     def stream(self) -> TextIO:
@@ -83,6 +86,10 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
         where = [f"transform {transform!r}"] * bool(transform)
         record.dataflow_where = ", ".join([*where, *filter(None, [worker]), *_of_job(job)])
         super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """As this process writes its stderr now."""
+        return (self._json if is_json() else self._text).format(record)
 
 
 def _of_job(job: str) -> list[str]:
@@ -119,20 +126,55 @@ class _WorkerHandler(_StderrHandler):
 
 
 def _note(record: logging.LogRecord, worker: str, job: str) -> None:
-    found = (running().label, worker, job)
-    for name, value in zip(_WHERE, found, strict=True):
+    now = running()
+    found = (now.label, worker, job, *_input_of(now.step), now.trace)
+    for name, value in zip((*_WHERE, *_AT), found, strict=True):
         setattr(record, name, value)
+
+
+def _input_of(step: Any) -> tuple[str, str]:
+    """The ranges of what a worker is at, and its production: which of its sender, or the next bundle of a split."""
+    if not step:
+        return "", ""
+    ranges = ", ".join(dict.fromkeys(map(str, step)))
+    numbers = [
+        f"{each.sender or each.ranges[0]} {each.first}"
+        + ("" if each.last in (None, each.first) else f" to {each.last}")
+        for each in step
+    ]
+    return ranges, ", ".join(numbers)
 
 
 def _encoded(record: logging.LogRecord) -> bytes:
     text = record.getMessage()
     if record.exc_info and not record.exc_text:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
-    fields = {name: getattr(record, name) for name in (*_SENT, *_WHERE)}
+    fields = {name: getattr(record, name) for name in (*_SENT, *_WHERE, *_AT)}
+    fields |= _extra(record)
     blob: bytes = msgspec.msgpack.encode(
         {**fields, "msg": _plain(text), "exc_text": record.exc_text and _plain(record.exc_text)}
     )
     return blob
+
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {
+    *_SENT,
+    *_WHERE,
+    *_AT,
+    "dataflow_where",
+    "message",
+    "asctime",
+    "taskName",
+}
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    """What the code gave as ``extra``; a value that no message has is a text."""
+    return {
+        name: value if isinstance(value, str | int | float | bool | None) else repr(value)
+        for name, value in vars(record).items()
+        if name not in _OWN
+    }
 
 
 def _plain(text: str) -> str:
@@ -153,7 +195,9 @@ def log_again(blob: bytes) -> None:
         _StderrHandler().handle(record)
 
 
-def log_as(worker: str, level: str, job: str = "", send: Send | None = None) -> None:
+def log_as(
+    worker: str, level: str, job: str = "", send: Send | None = None, log_format: str | None = None
+) -> None:
     """Have this process log what is of ``level`` or above, as this worker; again for each task.
 
     Args:
@@ -161,24 +205,28 @@ def log_as(worker: str, level: str, job: str = "", send: Send | None = None) -> 
         level: as `logging` names it.
         job: that the worker works for.
         send: to the driver; None: what is logged is on stderr.
+        log_format: of stderr; None: as it is.
     """
     root = logging.getLogger()
     handler = next((each for each in root.handlers if isinstance(each, _WorkerHandler)), None)
     if handler is None:
         handler = _WorkerHandler()
         root.addHandler(handler)
+    use_format(log_format)
     handler.handles_for(worker, job, send)
     root.setLevel(level)
 
 
 @contextmanager
-def logging_in_place(level: str | None, job: str) -> Iterator[None]:
+def logging_in_place(level: str | None, job: str, log_format: str | None = None) -> Iterator[None]:
     """Log what runs in this process with its transform, and leave levels and handlers as they were behind the block.
 
     Args:
         level: what is of this level or above is logged, on stderr if there is no handler; None: as `logging` is set up.
         job: that runs.
+        log_format: of stderr, from here on; None: as it is.
     """
+    use_format(log_format)
     _note_transforms()
     now = running()
     outer, now.job = now.job, job

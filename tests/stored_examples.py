@@ -505,6 +505,9 @@ MESSAGES: dict[str, Any] = {
     "deliver": messages.Deliver(
         Channel(LOW, HIGH), 5, b"payload", is_oldest=True, origin=CommitMark(3, 4)
     ),
+    "deliver traced": messages.Deliver(
+        Channel(LOW, HIGH), 5, b"payload", is_oldest=True, origin=CommitMark(3, 4), trace=bytes(24)
+    ),
     "acknowledge": messages.Acknowledge(
         Channel(LOW, HIGH), 5, Receipt(CommitMark(3, 4), is_remembered=True)
     ),
@@ -699,7 +702,7 @@ EXAMPLES: dict[str, Example] = {
     **{f"value, {tag}": _example(value, dumps, loads) for tag, value in VALUES.items()},
     **{
         f"message, {kind}": _example(MESSAGES[kind], messages.encode, messages.decode)
-        for kind in ("deliver", "acknowledge")
+        for kind in ("deliver", "deliver traced", "acknowledge")
     },
 }
 

@@ -38,6 +38,7 @@ from runners.core.stages.committed_positions import CommittedPositions
 from runners.core.stages.plan import ExecutionPlan
 from runners.core.stages.source_stage import release_sources
 from runners.errors import LostCommitsError, StoreRestartedError
+from runners.log_format import checked_format, use_format
 from runners.millwheel.store.port import JobRow
 from runners.progress import ProgressDisplay
 from runners.registry import open_store
@@ -75,6 +76,7 @@ class BatchRunner:
             machine.  What one key range has to write must fit into the memory of a worker.
         log_level: what of this level ("DEBUG", "INFO", ...) or above user code logs reaches `logging` in this process;
             None: that of the environment variable DATAFLOW_LOG_LEVEL, else INFO.
+        log_format: as for `DirectRunner`.
         check_types: as for `DirectRunner`.
         spill_bytes: how much of a key range a task keeps in memory, counted as pickles, and of columns half of their
             bytes; the rest waits in temporary files.  A group of `GroupByKey` that does not fit is given as a sequence
@@ -102,6 +104,7 @@ class BatchRunner:
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        log_format: str | None = None,
         check_types: bool = False,
         spill_bytes: int = SPILL_BYTES,
         show_progress: bool = True,
@@ -114,6 +117,7 @@ class BatchRunner:
         self._tries = checked_tries(tries_per_record)
         self._step_timeout_ms = checked_step_timeout_ms(step_timeout)
         self._log_level, self._check_types = checked_level(log_level), check_types
+        self._log_format = checked_format(log_format)
         self._spill_bytes = checked_spill_bytes(spill_bytes)
         self._show_progress = show_progress
 
@@ -141,6 +145,7 @@ class BatchRunner:
                 release_sources(graph)
 
     def _run(self, graph: PipelineGraph) -> StoreResult:
+        use_format(self._log_format)
         prepared = prepare(
             graph,
             JobOptions(

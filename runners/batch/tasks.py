@@ -153,7 +153,7 @@ class Attempt:
             shipped = work.plan.value
             plan = shipped.load()
             send = None if work.log is None else work.log.send
-            log_as(self._owner, shipped.log_level, work.settings.job, send)
+            log_as(self._owner, shipped.log_level, work.settings.job, send, shipped.log_format)
             where = str(plan.stages[self._range_id.computation].root)
             task = RangeTask(
                 work.settings,

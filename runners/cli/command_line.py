@@ -8,11 +8,12 @@ Nothing is unpickled but by ``run`` and ``replay``, which run functions of the u
 
 import argparse
 import json
+import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, NoReturn
 
@@ -34,6 +35,7 @@ from runners.cli.top import add_command as add_top_command
 from runners.cli.ui import add_commands as add_ui_commands
 from runners.cli.waiting import add_command as add_sinks_command
 from runners.cli.why import add_command as add_why_command
+from runners.log_format import JSON, TEXT, checked_format, is_json, json_line, use_format
 from runners.millwheel.control.asking import ANSWER_TIMEOUT_S, ranges_of, refused, wait_for_answer
 from runners.millwheel.model import requests
 from runners.millwheel.model.requests import Request, Verb
@@ -83,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of a command line; returns the exit status."""
     asked = parser().parse_args(arguments)
     try:
+        use_format(checked_format(getattr(asked, "log_format", None)))
         if asked.needs_store:
             dsn = store_dsn(asked.store)
             with closing(open_store(dsn, connect_timeout_s=_CONNECT_TIMEOUT_S)) as store:
@@ -91,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             asked.do(asked)
         sys.stdout.flush()
     except DataflowError as error:
-        print(_without_secrets(str(error)), file=sys.stderr)
+        _print_error(_without_secrets(str(error)))
         return 2
     except BrokenPipeError:
         # The reader has closed the pipe; Python would complain when it flushes at exit.
@@ -99,9 +102,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt as interruption:
         if str(interruption):
-            print(interruption, file=sys.stderr)
+            _print_error(str(interruption))
         return EXIT_STATUS
     return 0
+
+
+def _print_error(text: str) -> None:
+    as_json = False
+    with suppress(DataflowError):
+        as_json = is_json()
+    print(json_line("dataflow", logging.ERROR, text) if as_json else text, file=sys.stderr)
 
 
 def send_signal(store: Store, asked: argparse.Namespace) -> None:
@@ -486,4 +496,10 @@ def _verb(verbs: Any, name: str, what: str, more: str, example: str) -> argparse
         epilog=f"example: {example}",
     )
     parser.add_argument("--store", metavar="DSN", help=_STORE_HELP)
+    parser.add_argument(
+        "--log-format",
+        choices=(TEXT, JSON),
+        help="of what is written to stderr: text, or json for one object a line; by default $DATAFLOW_LOG_FORMAT, else "
+        "text",
+    )
     return parser

@@ -15,6 +15,7 @@ from runners.core.stages.plan import plan
 from runners.direct.job import Job
 from runners.direct.micro_batch import MicroBatchJob, in_rounds
 from runners.direct.result import DirectResult
+from runners.log_format import checked_format
 from runners.worker_log import checked_level, logging_in_place
 from windowing.timestamps import DurationLike, to_duration_us
 
@@ -38,6 +39,8 @@ class DirectRunner:
             dead letter (`DirectResult.dead_letters`); None: the first failure ends the run.
         log_level: what of this level ("DEBUG", "INFO", ...) or above is logged while it runs, on stderr where `logging`
             has no handler; None: as `logging` is set up in this process.
+        log_format: of what is written to stderr, from this run on: "text", or "json" for one object a line; None: that
+            of the variable DATAFLOW_LOG_FORMAT, else text.
         check_types: whether each element is checked against the type that annotations and `with_output_types` give it,
             where a transform takes or emits it.  An element of another type is a failure of user code.
         lineage: record where rows of tables come from: ``"panes"``, which pane each row is, why that fired, and how
@@ -55,6 +58,7 @@ class DirectRunner:
         micro_batch: DurationLike | None = None,
         tries_per_record: int | None = None,
         log_level: str | None = None,
+        log_format: str | None = None,
         check_types: bool = False,
         lineage: str | None = None,
     ) -> None:
@@ -65,7 +69,7 @@ class DirectRunner:
         if self._round_us is not None and self._round_us <= 0:
             raise PipelineError(f"micro_batch must be a positive duration, not {micro_batch!r}")
         self._bundle_records, self._tries = bundle_records, checked_tries(tries_per_record)
-        self._log_level = checked_level(log_level)
+        self._log_level, self._log_format = checked_level(log_level), checked_format(log_format)
         self._check_types, self._lineage = check_types, checked_lineage(lineage)
 
     def run(self, graph: PipelineGraph) -> DirectResult:
@@ -86,5 +90,8 @@ class DirectRunner:
             if self._round_us is None
             else MicroBatchJob(execution, self._round_us, tries=self._tries)
         )
-        with if_interrupted(_NOTHING_STAYS), logging_in_place(self._log_level, self.job or ""):
+        with (
+            if_interrupted(_NOTHING_STAYS),
+            logging_in_place(self._log_level, self.job or "", self._log_format),
+        ):
             return job.run(self._bundle_records)

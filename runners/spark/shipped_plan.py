@@ -13,6 +13,7 @@ import attrs
 
 from dataflow.serialization import dumps_code, loads_code
 from runners.core.stages.plan import ExecutionPlan
+from runners.log_format import TEXT, wanted_format
 from runners.spark.main_module import become_main, classes_of_main
 from runners.spark.shipped_code import code_missing
 from runners.worker_log import wanted_level
@@ -29,6 +30,7 @@ class ShippedPlan:
     code: bytes = attrs.field(repr=False)
     import_path: tuple[str, ...]
     log_level: str = "INFO"
+    log_format: str = TEXT
 
     @classmethod
     def of(cls, plan: ExecutionPlan, log_level: str | None = None) -> "ShippedPlan":
@@ -36,7 +38,8 @@ class ShippedPlan:
 
         Args:
             plan: of the pipeline.
-            log_level: what of that level or above workers log; None: that of the environment.
+            log_level: what of that level or above workers log, in the format of this process; None: that of the
+                environment.
 
         Raises:
             PipelineError: something in it cannot be pickled.
@@ -44,8 +47,9 @@ class ShippedPlan:
         path = tuple(str(Path(place).resolve()) for place in sys.path)
         # In one pickle, so that a class is the same one for functions and for records.
         return cls(
-            dumps_code((plan, classes_of_main()), "the pipeline"), path, wanted_level(log_level)
-        )
+            dumps_code((plan, classes_of_main()), "the pipeline"), path, wanted_level(log_level),
+            wanted_format(),
+        )  # fmt: skip
 
     def load(self) -> ExecutionPlan:
         """The plan, in a worker, whose process is made ready for it.

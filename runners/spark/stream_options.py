@@ -7,6 +7,7 @@ import attrs
 from dataflow.errors import PipelineError
 from runners.core.ground.dead_letters import checked_tries
 from runners.core.ground.lineage import checked_lineage
+from runners.log_format import checked_format
 from runners.spark.prepared_job import JobOptions
 from runners.spark.session import local_master
 from runners.spark.spark_options import SparkOptions
@@ -21,6 +22,7 @@ class StreamOptions:
     Attributes:
         tries: how often a record that makes user code fail is tried; None: once, and then the run ends.
         step_timeout_ms: how long user code may be at work on one step; None: as long as it likes.
+        log_format: of stderr; None: as it is.
     """
 
     job: JobOptions
@@ -29,6 +31,7 @@ class StreamOptions:
     tries: int | None
     step_timeout_ms: int | None = None
     show_progress: bool
+    log_format: str | None = None
 
     @classmethod
     def of(
@@ -45,6 +48,7 @@ class StreamOptions:
         show_progress: bool,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        log_format: str | None = None,
         check_types: bool = False,
         lineage: str | None = None,
     ) -> "StreamOptions":
@@ -64,6 +68,7 @@ class StreamOptions:
             step_timeout: how long user code may be at work on a step; seconds where it is a number; None: as long as it
                 likes.
             log_level: of what user code logs; None: see `wanted_level`.
+            log_format: of stderr; None: see `runners.log_format`.
             check_types: whether elements are checked against their types.
             lineage: how much is recorded of where rows come from, "panes" or "records"; None: nothing.
 
@@ -87,6 +92,7 @@ class StreamOptions:
             tries=checked_tries(tries_per_record),
             step_timeout_ms=checked_step_timeout_ms(step_timeout),
             show_progress=show_progress,
+            log_format=checked_format(log_format),
         )
 
     def with_fresh(self, fresh: bool) -> "StreamOptions":  # noqa: FBT001 - it is its name

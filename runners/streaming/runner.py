@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
+from dataflow.io.extras import require
 from dataflow.pipeline import Pipeline
 from dataflow.runner import PipelineResult
 from runners.core.stages.plan import plan
+from runners.log_format import use_format
 from runners.millwheel.control.housekeeping import Retention
 from runners.millwheel.model.guarantees import Guarantees, check_guarantees
 from runners.millwheel.store import port
@@ -22,6 +25,16 @@ from runners.spark.prepared_job import planned_update, prepare
 from runners.spark.stream_options import StreamOptions
 from runners.streaming.job_thread import StreamingJob
 from windowing.timestamps import DurationLike, to_duration_us
+
+#: Of the bundles that begin, as long as nobody says otherwise.
+_TRACE_RATIO = 0.01
+#: Packages of the extra, the outer ones first, as an inner one can be looked for only where the outer one is.
+_OTEL = (
+    "opentelemetry",
+    "opentelemetry.sdk",
+    "opentelemetry.exporter",
+    "opentelemetry.exporter.otlp",
+)
 
 
 class StreamingRunner:
@@ -43,6 +56,7 @@ class StreamingRunner:
             record that takes so long becomes a dead letter, as one does that ends its process.  None: as long as it
             likes.
         log_level: as for `BatchRunner`.
+        log_format: as for `DirectRunner`.
         check_types: as for `DirectRunner`.
         lineage: as for `DirectRunner`; kept in the store for `keep_lineage`.  Entries are rows of the commits that they
             tell of, so they are there exactly if these are.
@@ -64,6 +78,9 @@ class StreamingRunner:
             watermarks and what holds them, what each worker is doing, loads and times
             (docs/how-to/read-the-store-with-psql.md).
         show_keys: have keys that are frequent in that as text, where `evidence` would have their hashes alone.
+        trace_to: a collector of OpenTelemetry (OTLP over HTTP), such as "http://localhost:4318", to which workers send
+            traces of bundles (docs/how-to/watch-with-prometheus.md); needs the extra otel.  None: nothing is traced.
+        trace_ratio: how much of the bundles is traced, from 0 to 1; None: a hundredth.
         keep_late: how long records that came too late are kept in the store (`timedelta`, text, or seconds); how many
             they were is known for ever.  None: as long as the job.
         keep_dead: the same for dead letters.
@@ -88,6 +105,7 @@ class StreamingRunner:
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        log_format: str | None = None,
         check_types: bool = False,
         lineage: str | None = None,
         skew_limit: DurationLike | None = None,
@@ -98,6 +116,8 @@ class StreamingRunner:
         gather: bool = True,
         evidence: bool = True,
         show_keys: bool = False,
+        trace_to: str | None = None,
+        trace_ratio: float | None = None,
         keep_late: DurationLike | None = None,
         keep_dead: DurationLike | None = None,
         keep_lineage: DurationLike | None = "7 days",
@@ -125,6 +145,7 @@ class StreamingRunner:
             tries_per_record=tries_per_record,
             step_timeout=step_timeout,
             log_level=log_level,
+            log_format=log_format,
             check_types=check_types,
             lineage=lineage,
             master=master,
@@ -142,6 +163,8 @@ class StreamingRunner:
             value_bytes_max=value_bytes_max,
             reports_on_itself=evidence,
             shows_keys=show_keys,
+            trace_to=_checked_trace_to(trace_to),
+            trace_ratio=_checked_ratio(trace_ratio),
         )
         self._update, self._balance, self._gather = update, balance, gather
         self._retention = Retention.of(
@@ -178,6 +201,7 @@ class StreamingRunner:
             BackfillError: the job's backfill is loaded only in part.
             InterruptedRun: Ctrl-C.
         """
+        use_format(self._stream.log_format)
         with stays_in_store(self.job):
             return self._run(graph)
 
@@ -230,6 +254,31 @@ class StreamingRunner:
         """
         update = Update(renamed=renamed, retract_removed=retract_removed, former=former)
         return planned_update(pipeline.graph(), self._stream.job, update)
+
+
+def _checked_trace_to(trace_to: str | None) -> str | None:
+    if trace_to is None:
+        return None
+    try:
+        parts = urlsplit(trace_to)
+        is_known = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_known = False
+    if not is_known:
+        raise PipelineError(
+            "trace_to is no address of a collector",
+            hint='OpenTelemetry by HTTP, such as "http://localhost:4318"',
+        )
+    for library in _OTEL:
+        require(library, "otel", "trace_to")
+    return trace_to
+
+
+def _checked_ratio(ratio: float | None) -> float:
+    found = _TRACE_RATIO if ratio is None else ratio
+    if not 0 <= found <= 1:
+        raise PipelineError(f"trace_ratio must be between 0 and 1, and is {ratio}")
+    return found
 
 
 def _limit_us(skew_limit: DurationLike) -> int:

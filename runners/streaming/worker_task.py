@@ -5,7 +5,9 @@ Spark gives placement, supervision and the retry of a dead task; it is trusted w
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import attrs
@@ -13,7 +15,8 @@ from pyspark import TaskContext
 
 from runners.core.ground.clock import Clock
 from runners.core.stages.plan import ExecutionPlan
-from runners.errors import WorkerStoppedError
+from runners.errors import StoreError, WorkerStoppedError
+from runners.millwheel.model.events import Actor, EventKind, JobEvent
 from runners.millwheel.store.port import Store
 from runners.millwheel.wire.messages import Died, encode
 from runners.millwheel.wire.zmq_transport import JobKeys, ZmqTransport, own_host, send_last
@@ -26,6 +29,9 @@ from runners.streaming.heartbeats import Heart, Pulse, worker_name
 from runners.streaming.supervised import PageWatch, WorkerEndedError, run_supervised
 from runners.system_clock import SystemClock
 from runners.worker_log import log_as
+
+if TYPE_CHECKING:
+    from runners.streaming.otel_spans import OtelSpans
 
 #: Longest wait for a message when there is nothing to do: a message ends it, a new record or a rate limit does not.
 IDLE_WAIT_MS = 5
@@ -103,14 +109,35 @@ class WorkerLaunch:
                 version=self.version,
                 options=self.options,
             )
-            log_as(spec.worker, self.shipped.log_level, self.job, self.log.send)
-            worker = Worker(spec, plan, store, transport, clock, watch)
+            log_as(
+                spec.worker, self.shipped.log_level, self.job, self.log.send,
+                self.shipped.log_format,
+            )  # fmt: skip
+            spans = self._spans(spec.worker)
+            worker = Worker(spec, plan, store, transport, clock, watch, spans)
             waits.report, watch.alive = worker.report_waiting, worker.report_alive
             worker.start()
             try:
-                _work(worker)
+                _work(worker, partial(self._note_news, store, spec.worker, spans))
             finally:
                 worker.close()
+                if spans is not None:
+                    spans.close()
+
+    def _spans(self, worker: str) -> "OtelSpans | None":
+        if self.options.trace_to is None:
+            return None
+        from runners.streaming.otel_spans import OtelSpans  # noqa: PLC0415 - an extra
+
+        named = {"dataflow.job": self.job, "service.instance.id": worker}
+        return OtelSpans(self.options.trace_to, self.options.trace_ratio, named)
+
+    def _note_news(self, store: Store, worker: str, spans: "OtelSpans | None") -> None:
+        """Keep in the store that traces cannot be sent, or can again; what cannot be kept is in the log alone."""
+        for news in () if spans is None else spans.take_news():
+            event = JobEvent(kind=EventKind.TRACES, actor=Actor.WORKER, who=worker, reason=news)
+            with suppress(StoreError):
+                store.note_event(self.job, event)
 
 
 class StoreWaits:
@@ -129,12 +156,13 @@ class StoreWaits:
             self.report(reason)
 
 
-def _work(worker: Worker) -> None:
+def _work(worker: Worker, note_news: Callable[[], None]) -> None:
     parent, pauses = os.getppid(), 0
     while not worker.is_stopped:
         idle_ms = IDLE_WAIT_MS if worker.has_ranges else ABSENT_WAIT_MS
         wait_ms = idle_ms if pauses > PAUSES_MAX else PAUSE_WAIT_MS
         worked = worker.step(wait_ms if pauses else 0)
         pauses = 0 if worked else pauses + 1
+        note_news()
         if os.getppid() != parent:
             raise WorkerStoppedError("the task of this worker is gone, so the worker stops")

@@ -37,6 +37,7 @@ class BackfillRunner:
         tries_per_record: as for `StreamingRunner`.
         step_timeout: as for `BatchRunner`.
         log_level: as for `BatchRunner`.
+        log_format: as for `DirectRunner`.
         check_types: as for `DirectRunner`.
         master: of Spark; by default this machine.
         spark_settings: as for `StreamingRunner`.
@@ -56,6 +57,7 @@ class BackfillRunner:
         tries_per_record: int | None = None,
         step_timeout: DurationLike | None = None,
         log_level: str | None = None,
+        log_format: str | None = None,
         check_types: bool = False,
         master: str | None = None,
         spark_settings: Mapping[str, str] = MappingProxyType({}),
@@ -70,6 +72,7 @@ class BackfillRunner:
             tries_per_record=tries_per_record,
             step_timeout=step_timeout,
             log_level=log_level,
+            log_format=log_format,
             check_types=check_types,
             master=master,
             spark_settings=spark_settings,

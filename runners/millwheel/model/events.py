@@ -40,6 +40,8 @@ class EventKind(StrEnum):
     FINISH = "finish"
     #: The same, because its sources were to end where they were.
     DRAIN = "drain"
+    #: Traces of a worker cannot be sent, or can again.
+    TRACES = "traces"
     #: Somebody has asked the job for something.
     REQUEST = "request"
 

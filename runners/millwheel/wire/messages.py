@@ -261,6 +261,7 @@ class Deliver:
         is_oldest: everything before it on its channel has been acknowledged, so it may be taken in whatever number the
             receiver expects; the numbers of productions that are not durable have gaps where their sender has changed.
         origin: the sender's commit as of which it is durable; None: it is not durable yet.
+        trace: the context of the span of its delivery (`runners.millwheel.worker.tracing`); None: it is not traced.
     """
 
     channel: Channel
@@ -268,6 +269,7 @@ class Deliver:
     payload: bytes
     is_oldest: bool = False
     origin: CommitMark | None = None
+    trace: bytes | None = None
 
     def follows(self, sequence: int) -> bool:
         """Whether it is the next delivery after the one with this number."""
@@ -309,7 +311,7 @@ _MESSAGES: dict[str, type] = {
     "merge ranges": MergeKeys,
 }
 KINDS = {kind: name for name, kind in _MESSAGES.items()}
-DELIVER, ACKNOWLEDGE = "deliver", "acknowledge"
+DELIVER, DELIVER_TRACED, ACKNOWLEDGE = "deliver", "deliver traced", "acknowledge"
 _LAYOUTS = {name: layout_of(kind) for name, kind in _MESSAGES.items()}
 _WRITERS = {kind: (name, _LAYOUTS[name].write) for kind, name in KINDS.items()}
 #: Changes with the fields of messages, whose layout is not stored and so has no number.
@@ -322,6 +324,8 @@ def encode(message: Any) -> bytes:
     if kind is Deliver:
         channel = _channel_fields(message.channel)
         where = *channel, message.sequence, message.is_oldest, message.origin
+        if message.trace is not None:
+            return frame(DELIVER_TRACED, *where, message.trace, message.payload)
         return frame(DELIVER, *where, message.payload)
     if kind is Acknowledge:
         return frame(
@@ -356,6 +360,10 @@ def _message(kind: str, fields: list[Any]) -> Any:
         *channel, sequence, is_oldest, origin, payload = fields
         mark = None if origin is None else CommitMark(*origin)
         return Deliver(_channel_of(channel), sequence, payload, is_oldest, mark)
+    if kind == DELIVER_TRACED:
+        *channel, sequence, is_oldest, origin, trace, payload = fields
+        mark = None if origin is None else CommitMark(*origin)
+        return Deliver(_channel_of(channel), sequence, payload, is_oldest, mark, trace)
     if kind == ACKNOWLEDGE:
         *channel, sequence, commit, is_remembered = fields
         return Acknowledge(

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from dataflow.metric_updates import running
 from runners.core.ground.clock import Clock
 from runners.core.user_code.poison import Trial
 from runners.millwheel.model.ids import Channel
@@ -125,6 +126,8 @@ class Caution:
             computation = self._computations[inputs[0].ranges[0].computation]
         self._uncommitted += inputs
         self._watch.begin(inputs)
+        now = running()
+        now.step = inputs
         began_us = self._clock.now_us()
         try:
             if computation is not None:
@@ -133,8 +136,10 @@ class Caution:
         except Exception:
             # User code has returned; what ends the process is no `Exception`, and must be reported at this step.
             self._watch.end()
+            now.step = None
             raise
         self._watch.end()
+        now.step = None
         if inputs:
             self.spent_us[inputs[0].ranges[0].computation] += self._clock.now_us() - began_us
         if computation is not None:

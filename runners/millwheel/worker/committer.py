@@ -34,6 +34,7 @@ from runners.millwheel.store.port import Committed, Fenced, Store
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.productions import note_committed, production_of, take_in_own
 from runners.millwheel.worker.step_limits import STEP_LIMITS
+from runners.millwheel.worker.tracing import Tracing
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 
 #: Weak productions that are not acknowledged after this long are checkpointed.
@@ -76,6 +77,7 @@ class Committer:
         guarantees: of computations that do not have both.
         round_bytes_max: more than that is committed before the end of the round, in bytes.
         commits: called with the time in microseconds when a commit is sent, and with 0 when its outcome is known.
+        tracing: of the worker; None: nothing is traced.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class Committer:
         guarantees: Mapping[str, Guarantees],
         round_bytes_max: int = STEP_LIMITS.nbytes,
         commits: Callable[[int], None] = lambda _: None,
+        tracing: Tracing | None = None,
     ) -> None:
+        self._tracing = tracing or Tracing(None, clock)
         self._job, self._worker, self._store = job, worker, store
         self._courier, self._clock = courier, clock
         self._round_bytes_max, self._commits = round_bytes_max, commits
@@ -151,7 +155,13 @@ class Committer:
         take_in_own(step)
         self._make_durable(step)
         self._send(step.unacknowledged)
+        self._acknowledge(step, channels)
+
+    def _acknowledge(self, step: WorkerStep, channels: Iterable[Channel]) -> None:
+        began_us = self._clock.now_us() if step.traces else 0
         self._courier.acknowledge(channels)
+        if step.traces:
+            self._tracing.has_acknowledged(step, began_us)
 
     def _add_to_round(self, step: WorkerStep, taken_in: Iterable[Channel]) -> None:
         if step.is_alone:
@@ -211,7 +221,7 @@ class Committer:
         stragglers = step.unacknowledged
         self.counts["stragglers"] += len(stragglers)
         self._make_durable(attrs.evolve(step, checkpoints=stragglers))
-        self._courier.acknowledge(waiting.channels)
+        self._acknowledge(step, waiting.channels)
 
     def _make_durable(self, step: WorkerStep) -> None:
         production, began_ms = production_of(self._job, step), self._clock.monotonic_ms()
@@ -221,6 +231,8 @@ class Committer:
         self._commits(0)
         self.waited_ms += self._clock.monotonic_ms() - began_ms
         self.latencies.note(began_us, self._clock.now_us())
+        if step.traces:
+            self._tracing.committed(step, production, began_us, result)
         if not isinstance(result.outcome, Committed):
             raise self._stopped(result)
         note_committed(step)

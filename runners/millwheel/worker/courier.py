@@ -14,6 +14,7 @@ from runners.millwheel.wire.messages import Acknowledge, Deliver, encode
 from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.tracing import Tracing
 
 #: Unacknowledged deliveries are sent again after this long; needed only after a lost message, or one after a gap.
 RESEND_INTERVAL_MS = 2_000
@@ -26,12 +27,18 @@ class Courier:
         ranges: those that the worker owns; kept up to date by it.
         transport: to the other workers.
         clock: only for the time between two attempts.
+        tracing: of the worker; None: nothing is traced.
     """
 
     def __init__(
-        self, ranges: Mapping[RangeId, OwnedRange], transport: Transport, clock: Clock
+        self,
+        ranges: Mapping[RangeId, OwnedRange],
+        transport: Transport,
+        clock: Clock,
+        tracing: Tracing | None = None,
     ) -> None:
         self._ranges, self._transport, self._clock = ranges, transport, clock
+        self._tracing = tracing or Tracing(None, clock)
         self._routes: dict[RangeId, str] = {}
         self._resent_ms = clock.monotonic_ms()
         self.inbox = Inbox(ranges)
@@ -40,9 +47,14 @@ class Courier:
         """Send a production of one of the worker's ranges to its receiver."""
         channel, sequence, _, payload = checkpoint
         owned = self._ranges[channel.sender]
-        is_oldest = owned.outbox.is_oldest(checkpoint)
-        delivery = Deliver(channel, sequence, payload, is_oldest, owned.origin_of(checkpoint))
-        if channel.receiver in self._ranges:
+        is_here = channel.receiver in self._ranges
+        if not is_here and channel.receiver not in self._routes:
+            return  # the range is changing its owner: the next owner is sent everything
+        delivery = Deliver(
+            channel, sequence, payload, owned.outbox.is_oldest(checkpoint),
+            owned.origin_of(checkpoint), self._tracing.send(checkpoint),
+        )  # fmt: skip
+        if is_here:
             self.take_in(delivery)
         else:
             self._send(channel.receiver, delivery)
@@ -58,7 +70,8 @@ class Courier:
             return
         sender = self._ranges[channel.sender]
         is_oldest = sender.outbox.is_oldest(checkpoint)
-        self.take_in(Deliver(channel, sequence, payload, is_oldest, sender.next_mark))
+        trace = self._tracing.send(checkpoint, is_handed_on=True)
+        self.take_in(Deliver(channel, sequence, payload, is_oldest, sender.next_mark, trace))
 
     def take_in(self, delivery: Deliver) -> None:
         """Take in a delivery that has arrived; one that was processed long ago is acknowledged again."""
@@ -70,6 +83,7 @@ class Courier:
         owned = self._ranges.get(message.channel.sender)
         if owned is not None:
             owned.outbox.acknowledge(message.channel, message.sequence, message.receipt)
+            self._tracing.acknowledged(message.channel, message.sequence)
 
     def acknowledge(self, channels: Iterable[Channel]) -> None:
         """Report to senders how far their channels have been committed."""
@@ -118,8 +132,7 @@ class Courier:
                 self.send(checkpoint)
 
     def _send(self, range_id: RangeId, message: Deliver | Acknowledge) -> None:
-        # Without a route the range is changing its owner: the next owner is sent everything, or sends
-        # again and is answered.
+        # Without a route the range is changing its owner: the next owner sends again and is answered.
         address = self._routes.get(range_id)
         if address is not None:
             self._transport.send(address, encode(message))

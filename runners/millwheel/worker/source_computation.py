@@ -5,7 +5,7 @@ how a batch becomes a production.  MillWheel, section 4.6.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -210,7 +210,12 @@ class SourceComputation:
         return self._splits[range_id].reader.reads_columns
 
     def read(
-        self, range_id: RangeId, records_max: int, *, now_us: int
+        self,
+        range_id: RangeId,
+        records_max: int,
+        *,
+        now_us: int,
+        has_read: Callable[[OwnedRange, int], None] = lambda *_: None,
     ) -> tuple[WorkerStep | None, int]:
         """Read on in one split.
 
@@ -218,6 +223,7 @@ class SourceComputation:
             range_id: the split, which is owned here and not finished.
             records_max: at most so many; fewer, if so many caused too large a commit.
             now_us: the processing time, in microseconds since 1970.
+            has_read: called with the split and the number of records, before they are processed.
 
         Returns:
             The step (None if there was nothing new, not even a watermark) and the number of records.
@@ -226,6 +232,7 @@ class SourceComputation:
         owned = split.owned
         with RunningAs(self._source.name):
             batch = split.reader.read(split.size.allowed(records_max))
+        has_read(owned, batch.records)
         owned.poll = SplitPoll.of(batch, now_us, before=owned.poll)
         is_finished = batch.status is SplitStatus.FINISHED
         owned.is_idle = batch.status is SplitStatus.IDLE

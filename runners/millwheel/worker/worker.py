@@ -82,6 +82,7 @@ from runners.millwheel.worker.reports import Reporter
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS, Silence
 from runners.millwheel.worker.source_computation import SourceComputation
+from runners.millwheel.worker.tracing import SpanMaker, Tracing
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.errors import encode_error
@@ -123,6 +124,7 @@ class Worker:
         transport: its endpoint of the network, to the master and the other workers.
         clock: both the time of day, for processing time, and the monotonic one.
         watch: of the process, from outside, for user code that kills it; by default there is none.
+        spans: makes spans of what it does; None: nothing is traced.
     """
 
     def __init__(
@@ -133,13 +135,15 @@ class Worker:
         transport: Transport,
         clock: Clock,
         watch: Watch = UNWATCHED,
+        spans: SpanMaker | None = None,
     ) -> None:
         self._spec, self._store, self._transport, self._clock = spec, store, transport, clock
         self._router = Router(plan, spec.options)
         self._computations = build_computations(spec.job, plan, self._router, store, spec.options)
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._pace = ReadingPace(spec.options, clock)
-        self._courier = Courier(self._ranges, transport, clock)
+        self._tracing = Tracing(spans, clock)
+        self._courier = Courier(self._ranges, transport, clock, self._tracing)
         self._committer = Committer(
             spec.job,
             spec.worker,
@@ -149,6 +153,7 @@ class Worker:
             spec.options.guarantees,
             spec.options.steps.nbytes,
             watch.commits,
+            self._tracing,
         )
         self._reporter = Reporter(
             spec.slot,
@@ -229,6 +234,7 @@ class Worker:
             self._caution.refused()
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the job must be notified of it
+            self._tracing.failed()
             # User code or input: the next worker would fail in the same way.
             self._fail(error)
             return False
@@ -354,9 +360,11 @@ class Worker:
         if not deliveries:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)
+        self._tracing.begin()
         with self._caution.at(of_deliveries(deliveries)):
+            self._tracing.take_in(self._ranges, deliveries)
             step = computation.deliveries.take_in(deliveries, self._clock.now_us())
-        self._commit(step, channels)
+        self._commit(self._tracing.done(step), channels)
         return True
 
     def _advance(self, name: str, computation: GroupingComputation) -> bool:
@@ -365,9 +373,12 @@ class Worker:
         if not computation.firing.has_due(clocks):
             self._caution.nothing_due(name)
             return False
-        with self._caution.at(of_due(self._owned(name))):
+        owned = self._owned(name)
+        self._tracing.begin()
+        with self._caution.at(of_due(owned)):
+            self._tracing.fire(owned)
             step = computation.firing.advance(clocks)
-        self._commit(step)
+        self._commit(self._tracing.done(step))
         return True
 
     def _owned(self, name: str) -> list[OwnedRange]:
@@ -416,10 +427,14 @@ class Worker:
             if not allowed:
                 continue
             open_bytes -= owned.outbox.open_bytes
+            self._tracing.begin()
             with self._caution.at(of_split(owned)):
-                step, count = computation.read(owned.range_id, allowed, now_us=self._clock.now_us())
+                step, count = computation.read(
+                    owned.range_id, allowed, now_us=self._clock.now_us(),
+                    has_read=self._tracing.has_read,
+                )  # fmt: skip
             self._pace.spend(owned.range_id, count)
-            self._commit(step)
+            self._commit(self._tracing.done(step))
             open_bytes += owned.outbox.open_bytes
             self._committer.counts["read"] += count
             worked |= step is not None
@@ -620,6 +635,7 @@ class Worker:
         self._removed.discard(range_id)
         del self._ranges[range_id]
         self._courier.inbox.forget(range_id)
+        self._tracing.forget(range_id)
 
     def report_waiting(
         self, reason: str, place: str | None = None, *, is_over: bool = False

@@ -25,6 +25,8 @@ class WorkerOptions:
         steps: how much they do in one step.
         value_bytes_max: of what is kept of a key and window, and of what is sent for them at once.
         reports_on_itself: whether it reports where its time goes, and what it is in the middle of.
+        trace_to: the collector that traces of bundles are sent to; None: nothing is traced.
+        trace_ratio: how much of the bundles that begin is traced.
         shows_keys: whether frequent keys may be shown as text, and not by their hashes alone.
     """
 
@@ -38,3 +40,5 @@ class WorkerOptions:
     value_bytes_max: int = VALUE_BYTES_MAX
     reports_on_itself: bool = True
     shows_keys: bool = False
+    trace_to: str | None = attrs.field(default=None, repr=False)  # may hold a password
+    trace_ratio: float = 0.0

@@ -67,6 +67,7 @@ class WorkerStep:
         origins: the sender's commit as of which that delivery was durable, or None, by channel of ``delivered``.
         metrics: what user code has counted for it.
         when_committed: called as soon as it is durable, and not otherwise.
+        traces: contexts of the spans that it has done this in (`runners.millwheel.worker.tracing`).
     """
 
     ranges: Mapping[RangeId, OwnedRange] = attrs.field(factory=dict)
@@ -91,6 +92,7 @@ class WorkerStep:
     origins: Mapping[Channel, CommitMark | None] = attrs.field(factory=dict)
     metrics: MetricValues = attrs.field(factory=dict)
     when_committed: Sequence[Callable[[], None]] = ()
+    traces: Sequence[bytes] = ()
 
     @classmethod
     def touching(cls, *ranges: OwnedRange) -> "WorkerStep":
@@ -169,6 +171,7 @@ def merged(steps: Sequence[WorkerStep]) -> WorkerStep:
         origins=_newest(each.origins for each in steps),
         metrics=merged_metrics(each.metrics for each in steps),
         when_committed=_in_order(each.when_committed for each in steps),
+        traces=_in_order(each.traces for each in steps),
     )
 
 

@@ -39,6 +39,7 @@ from runners.millwheel.versions.update import Fate, UpdatePlan
 from runners.millwheel.wire.messages import Acknowledge, Deliver
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX
 from runners.millwheel.worker.step_limits import STEP_LIMITS
+from runners.millwheel.worker.tracing import SpanMaker
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.relay.relays import Relays
@@ -104,6 +105,7 @@ class SimulatedCluster:
         signals_max: how many of the signals that the pipeline listens to are sent, at random moments.
         is_detailed: whether the story of the run is recorded.
         lineage: how much of the lineage of panes is recorded; None: nothing.
+        spans: makes spans of what workers do; None: nothing is traced.
 
     Attributes:
         live_ms: virtual time in which a job must end when nothing fails any more; a test with slow workers needs more.
@@ -126,6 +128,7 @@ class SimulatedCluster:
         signals_max: int = 0,
         is_detailed: bool = False,
         lineage: Lineage | None = None,
+        spans: SpanMaker | None = None,
     ) -> None:
         self.dice = Dice(seed, faults)
         self.options = options
@@ -139,7 +142,7 @@ class SimulatedCluster:
         self.random: Random = self.dice.random
         self.clock = ManualClock()
         self.trace = Trace(self.clock, is_detailed=is_detailed)
-        self._lineage = lineage
+        self._lineage, self._spans = lineage, spans
         self.plan, self.store = plan(graph, lineage=lineage), store or MemoryStore()
         if self._bytes_max is not None:
             self.store.value_bytes_max = self._bytes_max
@@ -429,7 +432,14 @@ class SimulatedCluster:
             options=self.options,
         )
         endpoint = self.network.endpoint(process.name, partial(process.sync, SyncPoint.BEFORE_SEND))
-        worker = Worker(spec, self._plan_for(process), process.store, endpoint, process.clock)
+        worker = Worker(
+            spec,
+            self._plan_for(process),
+            process.store,
+            endpoint,
+            process.clock,
+            spans=self._spans,
+        )
         process.worker = worker
         with suppress(ProcessDied):
             worker.start()

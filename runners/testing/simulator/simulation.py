@@ -30,6 +30,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.versions.job_versions import Update, plan_version
 from runners.millwheel.versions.update import Fate
 from runners.millwheel.worker.step_limits import STEP_LIMITS
+from runners.millwheel.worker.tracing import SpanMaker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.observability.drawing.pane_plot import PanePlot
 from runners.observability.lineage.explained_rows import RowExplanation
@@ -100,6 +101,7 @@ class Simulation:
         store: makes the store of a pipeline, which may have a part of the job already; new by default.
         scenario: how the job is run, and what is asked of it.
         lineage: how much of the lineage of panes is recorded; None: nothing.
+        spans: makes spans of what workers do; None: nothing is traced.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Simulation:
         store: Callable[[PipelineGraph], MemoryStore] | None = None,
         scenario: Scenario = Scenario(),
         lineage: Lineage | None = None,
+        spans: SpanMaker | None = None,
     ) -> None:
         self._tables, self._whole, self._seed = tables, whole, seed
         self._scenario = scenario
@@ -138,6 +141,7 @@ class Simulation:
             signals_max=5,
             is_detailed=is_detailed,
             lineage=lineage,
+            spans=spans,
             store=None if store is None else store(graph),
         )
 

@@ -187,6 +187,7 @@ def test_a_step_that_does_nothing_changes_nothing() -> None:
         compacted={SUM: 1},
         reshape=Reshape(keys={SUM: None}, handover_with=SUM),
         ended_handovers=frozenset([SUM]),
+        traces=(b"context",),
         late=(LateRecord.of("sum", LateArrival("k", GLOBAL_WINDOW, [1], 1, 10)),),
         dead=(
             StoredDeadLetter(
