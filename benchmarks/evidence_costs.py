@@ -4,12 +4,17 @@
     python -m benchmarks.evidence_costs snapshot [--records 100000] [--rounds 5]
     python -m benchmarks.evidence_costs stream [--rates 1000,20000] [--seconds 12] [--rounds 3]
     python -m benchmarks.evidence_costs created_at [--commits 4000] [--rounds 5]
+    python -m benchmarks.evidence_costs scrape [--records 20000] [--rounds 3]
+    python -m benchmarks.evidence_costs traces [--records 100000] [--ratios 0.01,1] [--rounds 5]
 
 ``worker``: the stream of `benchmarks.stream_costs` in this process, whose worker reports on itself or does not.
 ``snapshot``: what a driver does once a second for that stream: it takes the snapshot, writes it, and Postgres keeps it.
 ``stream``: real streams on Spark at a rate, a stateful row for each record, with ``evidence=True`` and ``False``:
 processor time of the driver, of all Python workers, of Spark's Java, and of Postgres, in the same seconds of each run.
 ``created_at``: commits of one production, with the default of `productions.created_at` and without it.
+``scrape``: what Prometheus asks of a store that has that stream: of the program that answers, and of Postgres.
+``traces``: that stream with bundles traced, and a collector in another process; and, without any, what a step pays for
+that it could be traced.
 
 Rounds alternate which of the two comes first.  Prints the medians, the least and most difference of a round,
 and the least of all rounds, which other work on the machine disturbs least.
@@ -20,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +35,7 @@ import dataflow as df
 from benchmarks import harness, stores, user_sums
 from benchmarks.commit_writer import Writer
 from benchmarks.one_worker import run_to_end
+from benchmarks.otlp_sink import collector
 from benchmarks.peers.ours_latency import COLUMNS, TABLE, CountVisits
 from benchmarks.peers.ours_load import RateSource
 from benchmarks.peers.ours_session import MASTER, warm_context
@@ -36,15 +43,23 @@ from benchmarks.processes import family, server_cpu_s
 from runners.millwheel.master.master import Master
 from runners.millwheel.master.view import MasterView
 from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.store.postgres.reader import ReadOnlyStore
 from runners.millwheel.worker.step_limits import StepLimits
+from runners.millwheel.worker.tracing import BundleTracer
 from runners.millwheel.worker.worker_options import WorkerOptions
+from runners.millwheel.worker.worker_step import WorkerStep
 from runners.observability.evidence.snapshot_taker import SnapshotTaker
+from runners.observability.metrics.collector import Exposition, StoreCollector
+from runners.observability.metrics.readout import read_out
 from runners.streaming import StreamingRunner
+from runners.streaming.otel_spans import OtelSpans
+from runners.system_clock import SystemClock
 
 #: Processor seconds by what has used them.
 Used = Mapping[str, float]
 _STEP_RECORDS = 5_000
 _SNAPSHOTS = 1_000
+_SCRAPES, _STEPS = 200, 1_000_000
 #: From the start of a job until its load is measured: its workers start, and its state is warm.
 _LEAD_S, _WARM_UP_S = 6, 5
 
@@ -84,6 +99,63 @@ def print_snapshot_costs(dsn: str, path: Path) -> None:
     print(
         f"| a snapshot, us | {size} bytes | {driver_us:.0f} driver | {postgres_us:.0f} Postgres |"
     )
+
+
+def print_scrape_costs(dsn: str, path: Path) -> None:
+    """Answer scrapes of the store of a stream that has been read to its end, and print what each took."""
+    views: list[MasterView] = []
+    options = WorkerOptions(steps=StepLimits(records=_STEP_RECORDS))
+
+    def watched(master: Master) -> None:
+        views[:] = [master.view()]
+
+    with stores.database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
+        run_to_end(store, fresh, user_sums.pipeline(path), options, watched=watched)
+        snapshot = SnapshotTaker("benchmark", 0, "driver", 0).take(views[0])
+        store.note_snapshot("benchmark", snapshot.write(), views[0].taken_us)
+        with closing(ReadOnlyStore(fresh)) as reader:
+            exposition = Exposition(
+                StoreCollector(partial(read_out, reader), SystemClock(), shared_ms=0)
+            )
+            exposition.answer("")
+            server = stores.server_of(fresh)
+            before_s, before_postgres_s = time.process_time(), server_cpu_s(server)
+            for _ in range(_SCRAPES):
+                body, _ = exposition.answer("")
+            own_ms, postgres_ms = (
+                used_s / _SCRAPES * 1e3
+                for used_s in (
+                    time.process_time() - before_s,
+                    server_cpu_s(server) - before_postgres_s,
+                )
+            )
+    series = sum(not line.startswith(b"#") for line in body.splitlines())
+    print(
+        f"| a scrape, ms | {series} series, {len(body)} bytes | {own_ms:.1f} exporter | {postgres_ms:.1f} Postgres |"
+    )
+
+
+def traced_used(dsn: str, path: Path, endpoint: str, ratio: float, *, traces: bool) -> Used:
+    """A stream to its end in this thread, and the thread that sends its spans."""
+    options = WorkerOptions(steps=StepLimits(records=_STEP_RECORDS))
+    spans = OtelSpans(endpoint, ratio, {}) if traces else None
+    with stores.database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
+        took = run_to_end(store, fresh, user_sums.pipeline(path), options, spans=spans)
+    if spans is not None:
+        spans.close()
+    return {"worker": took.worker_s, "Postgres": took.postgres_s}
+
+
+def print_untraced_step() -> None:
+    """Print what a step pays where nothing is traced."""
+    tracing, step = BundleTracer(None, SystemClock()), WorkerStep()
+    before_s = time.process_time()
+    for _ in range(_STEPS):
+        tracing.begin()
+        tracing.take_in({}, ())
+        tracing.done(step)
+    took_ns = (time.process_time() - before_s) / _STEPS * 1e9
+    print(f"| ns a step, nothing traced | worker | 0 | {took_ns:.0f} | | | |", flush=True)
 
 
 def stream_used(dsn: str, per_second: int, seconds: int, *, evidence: bool) -> Used:
@@ -185,11 +257,14 @@ def compare(what: str, rounds: int, measure: Callable[..., Used], scale: float) 
 def main() -> None:
     """Print the table."""
     parser = harness.parser(__doc__)
-    parser.add_argument("case", choices=["worker", "snapshot", "stream", "created_at"])
+    parser.add_argument(
+        "case", choices=["worker", "snapshot", "stream", "created_at", "scrape", "traces"]
+    )
     harness.add_store_options(parser, rounds=3)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--rates", default="1000,20000", help="records a second")
     parser.add_argument("--seconds", type=int, default=12, help="how long a stream is measured")
+    parser.add_argument("--ratios", default="0.01,1", help="of bundles that are traced")
     parser.add_argument("--commits", type=int, default=4_000)
     options = parser.parse_args()
     print("| What | Of | Without | With | Difference, % | of the rounds, % | Least of both |")
@@ -219,6 +294,12 @@ def run_case(options: argparse.Namespace, dsn: str, path: Path) -> None:
         user_sums.write_events(path, options.records)
         for _ in range(options.rounds):
             print_snapshot_costs(dsn, path)
+    elif options.case == "scrape":
+        user_sums.write_events(path, options.records)
+        for _ in range(options.rounds):
+            print_scrape_costs(dsn, path)
+    elif options.case == "traces":
+        compare_traces(options, dsn, path)
     else:
         warm_context()
         for rate in map(int, options.rates.split(",")):
@@ -227,6 +308,20 @@ def run_case(options: argparse.Namespace, dsn: str, path: Path) -> None:
                 options.rounds,
                 lambda *, way, rate=rate: stream_used(dsn, rate, options.seconds, evidence=way),
                 1e3 / options.seconds,
+            )
+
+
+def compare_traces(options: argparse.Namespace, dsn: str, path: Path) -> None:
+    """Measure streams whose bundles are traced, and the step of one whose are not."""
+    user_sums.write_events(path, options.records)
+    print_untraced_step()
+    with collector() as endpoint:
+        for ratio in map(float, options.ratios.split(",")):
+            compare(
+                f"us a record, {ratio:g} of bundles traced",
+                options.rounds,
+                lambda *, way, ratio=ratio: traced_used(dsn, path, endpoint, ratio, traces=way),
+                1e6 / options.records,
             )
 
 

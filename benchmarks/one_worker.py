@@ -14,6 +14,7 @@ from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.store.port import Store
+from runners.millwheel.worker.tracing import SpanMaker
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.system_clock import SystemClock
@@ -40,6 +41,7 @@ def run_to_end(
     watched: Callable[[Master], None] = lambda _: None,
     profile: AbstractContextManager[object] | None = None,
     lineage: Lineage | None = None,
+    spans: SpanMaker | None = None,
 ) -> ProcessorTime:
     """Run a pipeline to its end.
 
@@ -52,13 +54,14 @@ def run_to_end(
         watched: is called with the master after each round.
         profile: is entered for the run.
         lineage: how much is recorded of where rows come from; None: nothing.
+        spans: makes spans of what the worker does; None: nothing is traced.
     """
     execution = plan(pipeline.graph(), lineage=lineage)
     clock, network = SystemClock(), LocalNetwork()
     spec = job_spec(_JOB, "streaming", execution, splits_desired=1, ranges_per_grouping=ranges)
     master = Master(store.open_job(spec), execution, 1, network.endpoint("master"), clock)
     worker_spec = WorkerSpec(job=_JOB, slot=0, worker="w", master="master", options=options)
-    worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock)
+    worker = Worker(worker_spec, execution, store, network.endpoint("w"), clock, spans=spans)
     postgres = None if dsn is None else server_of(dsn)
     with profile or nullcontext():
         started_s, postgres_s = time.process_time(), _cpu_s(postgres)

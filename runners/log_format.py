@@ -9,8 +9,9 @@ those too.
 
 import logging
 import os
+import sys
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import msgspec
 
@@ -58,6 +59,19 @@ class JsonFormatter(logging.Formatter):
         return _line(fields)
 
 
+class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes records to stderr."""
+
+    @property
+    def stream(self) -> TextIO:
+        """The stderr of this moment: a process that serves several tasks may have been given another since."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, ignored: TextIO) -> None:
+        """What the base class is given at its start is not kept."""
+
+
 def _line(fields: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(fields, enc_hook=repr).decode()
@@ -96,7 +110,7 @@ def use_format(log_format: str | None) -> None:
         _Chosen.format = log_format
     root = logging.getLogger()
     if is_json() and not root.hasHandlers():
-        handler = logging.StreamHandler()
+        handler = StderrHandler()
         handler.setFormatter(JsonFormatter())
         root.addHandler(handler)
 

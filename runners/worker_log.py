@@ -12,16 +12,15 @@ else INFO.  No logger of the driver has its level changed, but by a run in memor
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 
 from dataflow.errors import PipelineError
 from dataflow.metric_updates import running
-from runners.log_format import JsonFormatter, is_json, use_format
+from runners.log_format import JsonFormatter, StderrHandler, is_json, use_format
 
 LEVEL_VARIABLE = "DATAFLOW_LOG_LEVEL"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(dataflow_where)s] %(message)s"
@@ -65,21 +64,12 @@ def _known(level: Any, what: str) -> str:
     return name
 
 
-class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+class _StderrHandler(StderrHandler):
     """Writes records with their place."""
 
     def __init__(self) -> None:
         super().__init__()
         self._text, self._json = logging.Formatter(_FORMAT, "%H:%M:%S"), JsonFormatter()
-
-    @property
-    def stream(self) -> TextIO:
-        """The stderr of this moment: a process that serves several tasks may have been given another since."""
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, ignored: TextIO) -> None:
-        """What the base class is given at its start is not kept."""
 
     def emit(self, record: logging.LogRecord) -> None:
         transform, worker, job = (getattr(record, name, "") for name in _WHERE)
@@ -88,7 +78,7 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
         super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """As this process writes its stderr now."""
+        """The record in the format of this process."""
         return (self._json if is_json() else self._text).format(record)
 
 

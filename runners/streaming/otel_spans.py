@@ -1,6 +1,6 @@
 """OtelSpans: spans of OpenTelemetry, sent over HTTP in batches by a thread of its own; no worker ever waits for it.
 
-What cannot be sent is dropped, and said once until it can be sent again; no result depends on it.
+What cannot be sent is dropped, and reported once until it can be sent again; no result depends on it.
 """
 
 import logging
@@ -38,7 +38,7 @@ _BATCH_MAX, _INTERVAL_MS = 512, 1_000
 _SEND_TIMEOUT_S, _CLOSE_TIMEOUT_S = 2.0, 3.0
 _PATH = "/v1/traces"
 _LOG = logging.getLogger(__name__)
-#: They say of each batch, and of each span that finds no room, what is said here once.
+#: They log for each batch, and for each span that finds no room, what is reported here once.
 _NOISY = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk._shared_internal")
 
 
@@ -82,7 +82,7 @@ class _SystemIds(IdGenerator):
         return int.from_bytes(os.urandom(16), "big") or 1
 
 
-class _SayingOnce(SpanExporter):
+class _ReportingOnce(SpanExporter):
     """Sends by another exporter, and reports the first failure, and the end of it."""
 
     def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
@@ -117,7 +117,7 @@ class OtelSpans:
         for name in _NOISY:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         shown = urlsplit(endpoint)._replace(netloc=urlsplit(endpoint).netloc.rpartition("@")[2])
-        self._exporter = _SayingOnce(
+        self._exporter = _ReportingOnce(
             OTLPSpanExporter(endpoint=traces_url(endpoint), timeout=_SEND_TIMEOUT_S),
             shown.geturl(),
         )

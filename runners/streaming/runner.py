@@ -128,15 +128,7 @@ class StreamingRunner:
         code: Sequence[str] = (),
         show_progress: bool = True,
     ) -> None:
-        if records_per_second is not None and records_per_second <= 0:
-            raise PipelineError(f"records_per_second must be positive, not {records_per_second}")
-        if state_cache_bytes is not None and state_cache_bytes < 0:
-            raise PipelineError(f"state_cache_bytes must not be negative, not {state_cache_bytes}")
-        if not 0 < value_bytes_max <= port.VALUE_BYTES_MAX:
-            raise PipelineError(
-                f"value_bytes_max must be between 1 and {port.VALUE_BYTES_MAX:,}, not {value_bytes_max:,}",
-                hint="Postgres takes no larger value",
-            )
+        _check_sizes(records_per_second, state_cache_bytes, value_bytes_max)
         self._stream = StreamOptions.of(
             job=job,
             store=store,
@@ -254,6 +246,20 @@ class StreamingRunner:
         """
         update = Update(renamed=renamed, retract_removed=retract_removed, former=former)
         return planned_update(pipeline.graph(), self._stream.job, update)
+
+
+def _check_sizes(
+    records_per_second: float | None, state_cache_bytes: int | None, value_bytes_max: int
+) -> None:
+    if records_per_second is not None and records_per_second <= 0:
+        raise PipelineError(f"records_per_second must be positive, not {records_per_second}")
+    if state_cache_bytes is not None and state_cache_bytes < 0:
+        raise PipelineError(f"state_cache_bytes must not be negative, not {state_cache_bytes}")
+    if not 0 < value_bytes_max <= port.VALUE_BYTES_MAX:
+        raise PipelineError(
+            f"value_bytes_max must be between 1 and {port.VALUE_BYTES_MAX:,}, not {value_bytes_max:,}",
+            hint="Postgres takes no larger value",
+        )
 
 
 def _checked_trace_to(trace_to: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What Prometheus is told of real jobs: healthy, stuck, stopped and dead; and the alerts that follow from it."""
+"""What Prometheus gets of real jobs: healthy, stuck, stopped and dead; and the alerts that follow from it."""
 
 import signal
 import socket
@@ -78,7 +78,7 @@ def test_it_is_as_closed_as_the_page(store_dsn: str) -> None:
         assert "dataflow_store_up 1.0" in answer.text
 
 
-def test_a_server_that_says_nothing_is_down_within_the_time_of_a_scrape(tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer_is_down_within_the_time_of_a_scrape(tmp_path: Path) -> None:
     """It takes the connection, and that is all: as one that is stopped, or behind a network that is cut."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -93,7 +93,7 @@ def test_a_server_that_says_nothing_is_down_within_the_time_of_a_scrape(tmp_path
         assert_firing(tmp_path, [found], {"DataflowStoreDown"})
 
 
-def test_a_login_without_rights_is_told_apart_from_a_store_that_is_down(store_dsn: str) -> None:
+def test_a_login_without_rights_is_no_store_that_is_down(store_dsn: str) -> None:
     """What may not be read is named; all else is there."""
     make_tables(store_dsn)
     with psycopg.connect(store_dsn, autocommit=True) as admin:
@@ -118,7 +118,7 @@ def test_a_login_without_rights_is_told_apart_from_a_store_that_is_down(store_ds
 
 
 class Observed:
-    """A driver in a process of its own, and what Prometheus is told of its job."""
+    """A driver in a process of its own, and what Prometheus gets of its job."""
 
     def __init__(self, client: TestClient, log: Path) -> None:
         self._client, self._log = client, log

@@ -98,7 +98,7 @@ def test_a_bundle_is_followed_from_its_read_to_the_acknowledgement(
     assert len(sent) == len({*sent}), "a production was delivered in two spans"
 
 
-def test_a_dead_collector_costs_no_record_and_is_said_once(
+def test_a_dead_collector_costs_no_record_and_is_reported_once(
     store_dsn: str, spark_master: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is lost are spans; one event and one line of the log for each worker, however many batches fail."""
@@ -118,7 +118,7 @@ def test_a_dead_collector_costs_no_record_and_is_said_once(
             if each.event.kind is EventKind.TRACES
         ]
     assert events
-    assert len({event.who for event in events}) == len(events), "a worker has said it twice"
+    assert len({event.who for event in events}) == len(events), "a worker has reported it twice"
     assert all(receiver.address in event.reason for event in events)
     logged = [record for record in caplog.records if "cannot be sent" in record.getMessage()]
     assert len(logged) == len(events)

@@ -1,9 +1,11 @@
 """What user code logs reaches the driver's `logging`, or its terminal, with transform, worker and job."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,10 +40,11 @@ with df.Pipeline(sys.argv[1], job="logs", show_progress=False, **more) as p:
 
 
 def run(
-    script: Path, store: str, level: str, *arguments: str
+    script: Path, store: str, level: str, *arguments: str, **more: str
 ) -> "subprocess.CompletedProcess[str]":
     environment = {
         **os.environ,
+        **more,
         "PYTHONPATH": str(ROOT),
         "DATAFLOW_STORE": store,
         "DATAFLOW_LOG_LEVEL": level,
@@ -81,3 +84,19 @@ def test_it_is_on_the_drivers_terminal(
     worker = "batch " if runner == "batch" else "slot "
     assert f"ERROR mine [transform 'look', {worker}" in done.stderr
     assert (f"INFO mine [transform 'look', {worker}" in done.stderr) is (level == "INFO")
+
+
+@pytest.mark.parametrize("runner", ["batch", "streaming"])
+def test_it_is_one_json_object_a_line(runner: str, store_dsn: str, tmp_path: Path) -> None:
+    """With where it was, and of a stream the production; nothing of ours is another line."""
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    done = run(script, store_dsn, "INFO", runner, DATAFLOW_LOG_FORMAT="json")
+    lines = [line for line in done.stderr.splitlines() if "mine" in line or "dataflow" in line]
+    found: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    [bad] = [each for each in found if each["message"] == "bad 7"]
+    assert (bad["level"], bad["transform"], bad["job"]) == ("ERROR", "look", "logs")
+    assert bad["worker"]
+    if runner == "streaming":
+        [place] = {bad["ranges"]}
+        assert bad["production"].startswith(place)

@@ -125,6 +125,12 @@ def _of(span: Recorded, *names: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_span_has_its_place_and_commits_and_deliveries_are_there_once(seed: int) -> None:
     spans = traced(seed, ratio=1.0)
+    taken_in = {each for span in spans for each in (span.parent, *span.links)}
+    for span in spans:
+        if span.name == "deliver" and span.attributes.get("dataflow.outcome") == "acknowledged":
+            assert span.context in taken_in, (
+                f"{span.attributes} went on without its trace, seed={seed}"
+            )
     kinds = {span.name.partition(" ")[0] for span in spans}
     assert {"read", "process", "commit", "deliver", "fire"} <= kinds
 
@@ -138,7 +144,7 @@ def test_what_is_not_sampled_where_it_begins_is_not_traced_anywhere(seed: int) -
 
 
 def test_what_is_lost_on_the_way_is_seen_to_be_tried_again() -> None:
-    """Of these seeds some lose messages; and a receiver that has taken in the first copy says so once."""
+    """Of these seeds some lose messages; and a receiver that has taken in the first copy acknowledges once."""
     found = [span for seed in range(8) for span in traced(seed, 1.0) if span.name == "deliver"]
     assert any(span.attributes.get("dataflow.is_retried") for span in found)
     assert any(

@@ -34,7 +34,7 @@ from runners.millwheel.store.port import Committed, Fenced, Store
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.productions import note_committed, production_of, take_in_own
 from runners.millwheel.worker.step_limits import STEP_LIMITS
-from runners.millwheel.worker.tracing import Tracing
+from runners.millwheel.worker.tracing import BundleTracer
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 
 #: Weak productions that are not acknowledged after this long are checkpointed.
@@ -90,9 +90,9 @@ class Committer:
         guarantees: Mapping[str, Guarantees],
         round_bytes_max: int = STEP_LIMITS.nbytes,
         commits: Callable[[int], None] = lambda _: None,
-        tracing: Tracing | None = None,
+        tracing: BundleTracer | None = None,
     ) -> None:
-        self._tracing = tracing or Tracing(None, clock)
+        self._tracing = tracing or BundleTracer(None, clock)
         self._job, self._worker, self._store = job, worker, store
         self._courier, self._clock = courier, clock
         self._round_bytes_max, self._commits = round_bytes_max, commits

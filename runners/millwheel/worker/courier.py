@@ -14,7 +14,7 @@ from runners.millwheel.wire.messages import Acknowledge, Deliver, encode
 from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.tracing import Tracing
+from runners.millwheel.worker.tracing import BundleTracer
 
 #: Unacknowledged deliveries are sent again after this long; needed only after a lost message, or one after a gap.
 RESEND_INTERVAL_MS = 2_000
@@ -35,10 +35,10 @@ class Courier:
         ranges: Mapping[RangeId, OwnedRange],
         transport: Transport,
         clock: Clock,
-        tracing: Tracing | None = None,
+        tracing: BundleTracer | None = None,
     ) -> None:
         self._ranges, self._transport, self._clock = ranges, transport, clock
-        self._tracing = tracing or Tracing(None, clock)
+        self._tracing = tracing or BundleTracer(None, clock)
         self._routes: dict[RangeId, str] = {}
         self._resent_ms = clock.monotonic_ms()
         self.inbox = Inbox(ranges)

@@ -31,7 +31,7 @@ Attributes = Mapping[str, str | int | bool | Sequence[str] | Sequence[int]]
 OPEN_MAX = 10_000
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """One span of a trace."""
 
     @property
@@ -58,7 +58,7 @@ class SpanMaker(Protocol):
         attributes: Attributes,
         parent: bytes | None,
         links: Sequence[bytes] = (),
-    ) -> Span | None:
+    ) -> TraceSpan | None:
         """Begin a span; None: its trace is not sampled.
 
         Args:
@@ -82,12 +82,12 @@ class _Sent:
 
     sequence: int
     parent: bytes
-    span: Span | None = None
+    span: TraceSpan | None = None
     attempts: int = 0
     is_handed_on: bool = False
 
 
-class Tracing:
+class BundleTracer:
     """Traces the bundles of one worker; not thread-safe.
 
     Args:
@@ -99,7 +99,7 @@ class Tracing:
         self._spans, self._clock = spans, clock
         #: Of the step that is under way: when it began, and the span of its user code.
         self._began_us = 0
-        self._process: Span | None = None
+        self._process: TraceSpan | None = None
         self._sent: dict[Channel, deque[_Sent]] = {}
         self._sent_count = 0
 
@@ -221,7 +221,7 @@ class Tracing:
             self.acknowledged(channel, sequence)
 
     def has_acknowledged(self, step: WorkerStep, began_us: int) -> None:
-        """Note that senders are told that what a step has taken in is durable.
+        """Note that what a step has taken in was acknowledged to its senders.
 
         Args:
             step: the step, with its traces.

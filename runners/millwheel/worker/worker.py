@@ -82,7 +82,7 @@ from runners.millwheel.worker.reports import Reporter
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS, Silence
 from runners.millwheel.worker.source_computation import SourceComputation
-from runners.millwheel.worker.tracing import SpanMaker, Tracing
+from runners.millwheel.worker.tracing import BundleTracer, SpanMaker
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.errors import encode_error
@@ -142,7 +142,7 @@ class Worker:
         self._computations = build_computations(spec.job, plan, self._router, store, spec.options)
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._pace = ReadingPace(spec.options, clock)
-        self._tracing = Tracing(spans, clock)
+        self._tracing = BundleTracer(spans, clock)
         self._courier = Courier(self._ranges, transport, clock, self._tracing)
         self._committer = Committer(
             spec.job,

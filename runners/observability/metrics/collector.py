@@ -1,7 +1,8 @@
 """StoreCollector: answers Prometheus from the store, in bounded time, whether a driver lives or the store answers.
 
 A look at the store is in a thread of its own: a server that is stopped, or behind a network that is cut, keeps whoever
-reads from it for as long as TCP likes.  Who asks meanwhile is told that the store is not up, and no second look begins.
+reads from it for as long as TCP likes.  Who asks
+meanwhile is answered that the store is not up, and no second look begins.
 """
 
 import logging
@@ -60,12 +61,18 @@ class StoreCollector(Collector):
         read: looks at the store; may raise `StoreError`, or not return.
         clock: for how long it took.
         timeout_s: how long who asks waits for it at most, in seconds.
+        shared_ms: who asks so soon after another is given the same.
     """
 
     def __init__(
-        self, read: Callable[[], StoreReadout], clock: Clock, timeout_s: float = TIMEOUT_S
+        self,
+        read: Callable[[], StoreReadout],
+        clock: Clock,
+        timeout_s: float = TIMEOUT_S,
+        shared_ms: int = SHARED_MS,
     ) -> None:
         self._read, self._clock, self._timeout_s = read, clock, timeout_s
+        self._shared_ms = shared_ms
         self._lock = threading.Lock()
         self._look: _Look | None = None
         self._is_failing = False
@@ -90,7 +97,7 @@ class StoreCollector(Collector):
         with self._lock:
             look, now_ms = self._look, self._clock.monotonic_ms()
             if look is not None and (
-                not look.is_done.is_set() or now_ms - look.began_ms < SHARED_MS
+                not look.is_done.is_set() or now_ms - look.began_ms < self._shared_ms
             ):
                 return look
             look = self._look = _Look(now_ms)

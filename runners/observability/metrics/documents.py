@@ -21,7 +21,7 @@ _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _INTRODUCTION = f"""\
 # Metrics
 
-What Prometheus is told of jobs, and [how to have it ask](how-to/watch-with-prometheus.md).
+What Prometheus gets to know of jobs, and [how to have it ask](how-to/watch-with-prometheus.md).
 This page is made of `runners/observability/metrics/metric_table.py` by `python -m tools.metrics_files`.
 
 * The number of series is bounded: by jobs (the first {JOBS_MAX} unfinished ones by name), stages, slots of workers, tables, and {USER_METRICS_MAX} metrics of user code in a job. No key, record, range or split is a label.

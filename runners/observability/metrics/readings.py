@@ -127,7 +127,12 @@ def of_ranges(value: Callable[[list[RangeEvidence], StageEvidence], float | None
 
 
 def ranges_of(job: JobReadout, stage: str) -> list[RangeEvidence]:
-    """The ranges of a stage; none where its driver has left nothing."""
+    """The ranges of a stage; none where its driver has left nothing.
+
+    Args:
+        job: the job.
+        stage: its name.
+    """
     snapshot = job.snapshot
     return [each for each in (snapshot.ranges.values() if snapshot else ()) if each.stage == stage]
 
@@ -264,18 +269,33 @@ def lag(from_us: int, to_us: int) -> float:
 
 
 def own_lag(stage: StageEvidence, now_us: int) -> float:
-    """How far a stage is behind its input; a source behind the clock."""
+    """How far a stage is behind its input; a source behind the clock.
+
+    Args:
+        stage: the stage.
+        now_us: the time by the clock of the store, in microseconds.
+    """
     input_us = now_us if stage.input_us is None else min(stage.input_us, now_us)
     return lag(stage.output_us, input_us)
 
 
 def inherited_lag(stage: StageEvidence, now_us: int) -> float:
-    """How far the input of a stage is behind the clock."""
+    """How far the input of a stage is behind the clock.
+
+    Args:
+        stage: the stage.
+        now_us: the time by the clock of the store, in microseconds.
+    """
     return 0.0 if stage.input_us is None else lag(stage.input_us, now_us)
 
 
 def unfired(ranges: list[RangeEvidence], stage: StageEvidence) -> float | None:
-    """How far a grouping has not fired yet, although its input has come so far."""
+    """How far a grouping has not fired yet, although its input has come so far.
+
+    Args:
+        ranges: of the stage.
+        stage: the stage.
+    """
     known = [each.processed_us for each in ranges if each.processed_us is not None]
     if stage.input_us is None or not known:
         return None
@@ -283,7 +303,12 @@ def unfired(ranges: list[RangeEvidence], stage: StageEvidence) -> float | None:
 
 
 def skew(ranges: list[RangeEvidence], stage: StageEvidence) -> float | None:
-    """How much more records the busiest range of a grouping takes in than they do on average."""
+    """How many records the busiest range of a grouping takes in, by the mean of all of them.
+
+    Args:
+        ranges: of the stage.
+        stage: the stage.
+    """
     rates = [each.records_per_s for each in ranges if each.records_per_s is not None]
     if stage.is_source or not any(rates):
         return None
@@ -298,7 +323,12 @@ def split_state(found: RangeEvidence) -> str:
 
 
 def polled(ranges: list[RangeEvidence], stage: StageEvidence) -> float | None:
-    """When the split was polled that was polled longest ago."""
+    """When the split was polled that was polled longest ago.
+
+    Args:
+        ranges: of the stage.
+        stage: the stage.
+    """
     polls = [
         each.poll.polled_us for each in ranges if each.poll and split_state(each) != "finished"
     ]
@@ -306,13 +336,23 @@ def polled(ranges: list[RangeEvidence], stage: StageEvidence) -> float | None:
 
 
 def last_record(ranges: list[RangeEvidence], stage: StageEvidence) -> float | None:
-    """When any split last had a record."""
+    """When any split last had a record.
+
+    Args:
+        ranges: of the stage.
+        stage: the stage.
+    """
     known = [each.poll.record_us for each in ranges if each.poll and each.poll.record_us]
     return seconds(max(known)) if known and stage.is_source else None
 
 
 def backlog(ranges: list[RangeEvidence], stage: StageEvidence) -> float | None:
-    """How many records wait in a source, as far as its splits know."""
+    """How many records wait in a source, as far as its splits know.
+
+    Args:
+        ranges: of the stage.
+        stage: the stage.
+    """
     known = [
         each.poll.backlog_records
         for each in ranges

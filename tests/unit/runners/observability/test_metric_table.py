@@ -124,19 +124,21 @@ def test_a_store_that_refuses_is_down_and_the_reason_is_logged_once(
 
 
 @pytest.fixture
-def held() -> Iterator[threading.Event]:
-    released = threading.Event()
-    yield released
-    released.set()
+def released() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
 
 
-def test_a_store_that_hangs_is_down_and_is_not_asked_again_meanwhile(held: threading.Event) -> None:
+def test_a_store_that_hangs_is_down_and_is_not_asked_again_meanwhile(
+    released: threading.Event,
+) -> None:
     """Nobody waits for longer than the time limit, and there is one thread that hangs, however many ask."""
     looks: list[int] = []
 
     def hang() -> StoreReadout:
         looks.append(1)
-        held.wait()
+        released.wait()
         return StoreReadout(is_up=True)
 
     clock = ManualClock()
@@ -145,7 +147,7 @@ def test_a_store_that_hangs_is_down_and_is_not_asked_again_meanwhile(held: threa
         assert scraped(collector)["dataflow_store_up"] == 0
         clock.advance(15_000)
     assert len(looks) == 1
-    held.set()
+    released.set()
     collector = StoreCollector(hang, clock)
     assert scraped(collector)["dataflow_store_up"] == 1
 
