@@ -1,7 +1,7 @@
 """Traces over faults of every kind: what is sampled is followed, and nothing depends on it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import Any
 
@@ -9,10 +9,11 @@ import attrs
 import pytest
 
 import dataflow as df
+from runners.millwheel.worker.courier import RESEND_INTERVAL_MS
 from runners.millwheel.worker.tracing import Attributes
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import ALL_FAULTS
-from runners.testing.simulator.fault import Fault
+from runners.testing.simulator.fault import NO_FAULTS, Fault
 from runners.testing.simulator.simulation import Simulation
 from tests.effort import by_profile
 
@@ -82,10 +83,10 @@ def build(p: df.Pipeline, random: Random) -> None:
     rows | df.WriteToPostgres("totals", columns={"total": int})
 
 
-def traced(seed: int, ratio: float) -> list[Recorded]:
+def traced(seed: int, ratio: float, faults: Collection[Fault] = FAULTS) -> list[Recorded]:
     """The spans of a run, whose answers and invariants are checked as those of every other."""
     recorder = Recorder(Random(seed), ratio)
-    Simulation(build, seed, faults=FAULTS, spans=recorder).run()
+    Simulation(build, seed, faults=faults, spans=recorder).run()
     check(recorder.spans, seed)
     return list(recorder.spans.values())
 
@@ -141,6 +142,19 @@ def test_what_is_not_sampled_where_it_begins_is_not_traced_anywhere(seed: int) -
     begun = {span.context[:16] for span in spans if span.parent is None}
     assert begun == {span.context[:16] for span in spans}
     assert not traced(seed, ratio=0.0)
+
+
+def test_where_nothing_fails_each_production_is_delivered_at_the_first_attempt() -> None:
+    """Also what a worker sends to itself, which it may have taken in before the commit."""
+    for seed in range(6):
+        sent = [each for each in traced(seed, 1.0, NO_FAULTS) if each.name == "deliver"]
+        assert sent
+        for span in sent:
+            [outcome, attempts] = _of(span, "outcome", "attempts")
+            assert outcome == "acknowledged", f"seed={seed}"
+            # Whatever is unacknowledged at that moment is sent again.
+            if span.ended_us is not None and span.ended_us < RESEND_INTERVAL_MS * 1_000:
+                assert attempts == 1, f"seed={seed}"
 
 
 def test_what_is_lost_on_the_way_is_seen_to_be_tried_again() -> None:

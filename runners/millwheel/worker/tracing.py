@@ -216,9 +216,6 @@ class BundleTracer:
             span = self._spans.begin("commit", began_us, known, parent, links)
             if span is not None:
                 span.end(ended_us, {}, is_error=not is_committed)
-        # What the step has sent to itself was acknowledged by this commit.
-        for channel, sequence in step.delivered.items() if is_committed else ():
-            self.acknowledged(channel, sequence)
 
     def has_acknowledged(self, step: WorkerStep, began_us: int) -> None:
         """Note that what a step has taken in was acknowledged to its senders.

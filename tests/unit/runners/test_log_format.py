@@ -59,6 +59,13 @@ def test_whatever_is_logged_is_one_line_of_json(message: str, extra: dict[str, A
     assert "object object" in found["thing"]
 
 
+def test_what_json_has_not_is_a_text_and_the_rest_stays_as_it_is() -> None:
+    record = logging.makeLogRecord({"msg": "x", "order": 17, "thing": object(), "of": {1: 2.5}})
+    found = json.loads(JsonFormatter().format(record))
+    assert (found["order"], found["of"]) == (17, {"1": 2.5})
+    assert found["thing"].startswith("<object object")
+
+
 def test_an_exception_is_a_field(as_json: None, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         int("a\nb")

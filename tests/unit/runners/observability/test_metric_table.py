@@ -10,17 +10,22 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from runners.errors import StoreUnreachableError
+from runners.observability.evidence.snapshot import StageEvidence
 from runners.observability.metrics.collector import Exposition, StoreCollector
 from runners.observability.metrics.documents import alert_rules, dashboard
 from runners.observability.metrics.metric_spec import MetricType
 from runners.observability.metrics.metric_table import METRICS
+from runners.observability.metrics.readings import event_time, inherited_lag, own_lag
 from runners.observability.metrics.readout import StoreReadout
 from runners.testing.manual_clock import ManualClock
 from tests import promtool
 from tools.metrics_files import contents
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 NAMES = {spec.name for spec in METRICS}
 
@@ -105,6 +110,29 @@ def scraped(collector: StoreCollector, accept: str = "") -> dict[str, float]:
         for family in text_string_to_metric_families(body.decode())
         for sample in family.samples
     }
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=3, max_size=3).map(sorted))
+def test_own_and_inherited_lag_are_the_whole_lag(instants: list[int]) -> None:
+    output_us, input_us, now_us = instants
+    stage = StageEvidence(is_source=False, senders=["read"], input_us=input_us, output_us=output_us)
+    whole = own_lag(stage, now_us) + inherited_lag(stage, now_us)
+    assert whole == pytest.approx((now_us - output_us) / 1e6)
+    source = StageEvidence(is_source=True, senders=[], input_us=None, output_us=output_us)
+    assert (own_lag(source, now_us), inherited_lag(source, now_us)) == (whole, 0.0)
+
+
+def test_a_lag_is_infinite_where_nothing_has_come_and_none_where_everything_has() -> None:
+    """So a job that is stuck from its beginning is behind, and one that has come to its end is not."""
+    before = StageEvidence(is_source=True, senders=[], input_us=None, output_us=MIN_TIMESTAMP_US)
+    assert own_lag(before, 10**15) == float("inf")
+    behind = StageEvidence(
+        is_source=False, senders=["read"], input_us=MIN_TIMESTAMP_US, output_us=MIN_TIMESTAMP_US
+    )
+    assert (own_lag(behind, 10**15), inherited_lag(behind, 10**15)) == (0.0, float("inf"))
+    over = StageEvidence(is_source=True, senders=[], input_us=None, output_us=MAX_TIMESTAMP_US)
+    assert own_lag(over, 10**15) == 0.0
+    assert event_time(MAX_TIMESTAMP_US) is event_time(MIN_TIMESTAMP_US) is None
 
 
 def test_a_store_that_refuses_is_down_and_the_reason_is_logged_once(
