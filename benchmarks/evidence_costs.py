@@ -59,7 +59,7 @@ from runners.system_clock import SystemClock
 Used = Mapping[str, float]
 _STEP_RECORDS = 5_000
 _SNAPSHOTS = 1_000
-_SCRAPES, _STEPS = 200, 1_000_000
+_SCRAPES, _STEPS, _SPANS = 200, 1_000_000, 20_000
 #: From the start of a job until its load is measured: its workers start, and its state is warm.
 _LEAD_S, _WARM_UP_S = 6, 5
 
@@ -156,6 +156,23 @@ def print_untraced_step() -> None:
         tracing.done(step)
     took_ns = (time.process_time() - before_s) / _STEPS * 1e9
     print(f"| ns a step, nothing traced | worker | 0 | {took_ns:.0f} | | | |", flush=True)
+
+
+def print_span(endpoint: str) -> None:
+    """Print what a span costs its worker, with the thread that sends it."""
+    spans = OtelSpans(endpoint, 1.0, {})
+    now_us = SystemClock().now_us()
+    before_s = time.process_time()
+    for _ in range(_SPANS):
+        span = spans.begin("process stage", now_us, {"dataflow.stage": "stage"}, None)
+        assert span is not None
+        span.end(now_us, {"dataflow.ranges": ["stage[0]"]})
+        # As in a worker, which has other things to do: the queue must not run over.
+        if span.context[-1] == 0:
+            time.sleep(0.05)
+    spans.close()
+    took_us = (time.process_time() - before_s) / _SPANS * 1e6
+    print(f"| us a span that is sent | worker | 0 | {took_us:.0f} | | | |", flush=True)
 
 
 def stream_used(dsn: str, per_second: int, seconds: int, *, evidence: bool) -> Used:
@@ -316,6 +333,7 @@ def compare_traces(options: argparse.Namespace, dsn: str, path: Path) -> None:
     user_sums.write_events(path, options.records)
     print_untraced_step()
     with collector() as endpoint:
+        print_span(endpoint)
         for ratio in map(float, options.ratios.split(",")):
             compare(
                 f"us a record, {ratio:g} of bundles traced",
