@@ -26,7 +26,7 @@ This page is made of `runners/observability/metrics/metric_table.py` by `python 
 
 * The number of series is bounded: by jobs (the first {JOBS_MAX} unfinished ones by name), stages, slots of workers, tables, and {USER_METRICS_MAX} metrics of user code in a job. No key, record, range or split is a label.
 * Counters begin anew with what counts: with the driver, or, where there is a label `slot`, with the worker in that slot.
-* Fields are those of the [snapshot](../runners/observability/evidence/snapshot.py) that a driver writes once a second; all else is read of tables and views of the store.
+* Fields are those of the snapshot (`runners/observability/evidence/snapshot.py`) that a driver writes once a second; all else is read of tables and views of the store.
 """.splitlines()  # noqa: E501 - a line of Markdown is a sentence
 
 
