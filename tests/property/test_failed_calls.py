@@ -1,5 +1,6 @@
 """Calls of a stateful DoFn that fail: what is tried again or given up leaves no trace in state, timers or outputs."""
 
+from copy import deepcopy
 from typing import Any
 
 import attrs
@@ -134,8 +135,8 @@ def led_through(events: list[tuple[str, Any]], engine: Engine) -> tuple[Engine, 
     watermark_us = now_us = 0
     for name, what in [("watermark", 0), ("clock", 0), *events, ("watermark", MAX_TIMESTAMP_US)]:
         if name == "bundle":
-            # The model first: the functions in the programs count how often they are called.
-            for program, at_us in what:
+            # The functions in the programs count how often they are called: the model has those of its own.
+            for program, at_us in deepcopy(what):
                 model.element(program, at_us)
             engine.add(*((KEY, WINDOW, program, at_us) for program, at_us in what))
         elif name == "watermark":
