@@ -144,6 +144,7 @@ from dataflow.transforms.count_windows import CountWindows
 from dataflow.transforms.deduplicate import Deduplicate, DeduplicatePerKey
 from dataflow.transforms.distinct import Distinct
 from dataflow.transforms.flatten import Flatten, FlattenWith
+from dataflow.transforms.fresh_within import FreshWithin
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.group_by import GroupBy
 from dataflow.transforms.group_into_batches import GroupIntoBatches
@@ -296,6 +297,7 @@ __all__ = [
     "FlatMapTuple",
     "Flatten",
     "FlattenWith",
+    "FreshWithin",
     "GaugeResult",
     "GlobalWindows",
     "GroupBy",

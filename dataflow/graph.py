@@ -231,6 +231,21 @@ class TypeCheck:
     is_taken: bool
 
 
+@attrs.frozen
+class FreshnessDeclared:
+    """How far behind the clock a collection may be (`dataflow.transforms.fresh_within`).
+
+    Attributes:
+        label: of the transform that declares it.
+        pcollection: the id of the collection.
+        within_us: how far its event time may be behind the clock, in microseconds.
+    """
+
+    label: str
+    pcollection: int
+    within_us: int
+
+
 @attrs.frozen(kw_only=True)
 class PipelineGraph:
     """Transforms in topological order, and their collections by id.
@@ -239,11 +254,13 @@ class PipelineGraph:
 
     Attributes:
         type_checks: the types that are known of elements; for runners that are asked to check them.
+        freshness: what is declared of collections; no runner does anything else because of it.
     """
 
     transforms: tuple[TransformNode, ...]
     pcollections: Mapping[int, PCollectionNode]
     type_checks: tuple[TypeCheck, ...] = attrs.field(default=(), repr=False)
+    freshness: tuple[FreshnessDeclared, ...] = attrs.field(default=(), repr=False)
 
     def consumers(self, pcollection_id: int) -> list[TransformNode]:
         """The transforms that read a collection, in order."""

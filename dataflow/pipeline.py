@@ -25,11 +25,12 @@ from dataflow.element_types import (
     types_of_expand,
     types_through,
 )
-from dataflow.errors import DuplicateLabelError, InputError, PipelineError
+from dataflow.errors import DuplicateLabelError, InputError, PipelineError, TimeError
 from dataflow.exception_handling import FAILURES, ExceptionHandling
 from dataflow.graph import (
     MAIN,
     AssignWindows,
+    FreshnessDeclared,
     KeyedOperation,
     Operation,
     ParDo,
@@ -49,6 +50,7 @@ from dataflow.upstream import nearest
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.errors import DataflowError, in_brief
 from windowing.location import user_location
+from windowing.timestamps import DurationLike, to_duration_us
 
 if TYPE_CHECKING:
     from dataflow.ptransform import Applicable, PTransform
@@ -272,6 +274,7 @@ class Pipeline:
         self._location = ""
         self._handled: _HandledScope | None = None
         self._type_checks: dict[int, list[TypeCheck]] = {}
+        self._freshness: dict[str, FreshnessDeclared] = {}
         self._checks = ChecksAfterRun()
         self._unrun: Any = None
 
@@ -348,6 +351,7 @@ class Pipeline:
             transforms=tuple(self._transforms),
             pcollections=dict(self._pcollections),
             type_checks=tuple(each for some in self._type_checks.values() for each in some),
+            freshness=tuple(self._freshness.values()),
         )
 
     def part_before(
@@ -539,6 +543,31 @@ class Pipeline:
             counted = list(outputs.values()) if isinstance(operation, Read) else inputs
             handled.operations.append(HandledOperation(self.here(), operation, counted, failures))
         return outputs
+
+    def declare_fresh(self, pcoll: PCollection[Any], within: DurationLike) -> None:
+        """Declare under the current label how far a collection may be behind the clock; for the `expand` of transforms.
+
+        Args:
+            pcoll: the collection.
+            within: how far its event time may be behind: seconds, a timedelta, or a text such as "5s".
+
+        Raises:
+            PipelineError: it is no length of time.
+        """
+        try:
+            within_us = to_duration_us(within)
+        except TimeError as error:
+            raise PipelineError(
+                f"{self.here()} declares fresh_within={within!r}, which is no length of time",
+                detail=str(error),
+                hint='give it seconds, a timedelta, or a text such as "5s"',
+            ) from error
+        if within_us <= 0:
+            raise PipelineError(
+                f"{self.here()} declares fresh_within={within!r}, and nothing is that fresh",
+                hint="give it how far event time may be behind the clock, for example 5 seconds",
+            )
+        self._freshness[self.path] = FreshnessDeclared(self.path, pcoll.node.id, within_us)
 
     def _check_that_outputs_are_kept(self, pcoll: PCollection[Any]) -> None:
         """Refuse code that may return something else for a retraction, where nobody keeps what it has returned.

@@ -25,6 +25,8 @@ class Gate:
     #: Splits whose reader says that they are idle when they have nothing, and those that end there.
     idle: set[int] = attrs.field(factory=set)
     ended: set[int] = attrs.field(factory=set)
+    #: By how much the watermark of each second read goes back.
+    jitter_us: int = 0
 
 
 @attrs.frozen
@@ -53,9 +55,15 @@ class _GatedReader(df.SourceReader):
             values=[(self._split, second) for second in range(start, self._next)],
             timestamps_us=[second * US_PER_S for second in range(start, self._next)],
             position=self._next,
-            watermark_us=self._next * US_PER_S if self._next else MIN_TIMESTAMP_US,
+            watermark_us=self._watermark_us(),
             status=self._status(start),
         )
+
+    def _watermark_us(self) -> int:
+        if not self._next:
+            return MIN_TIMESTAMP_US
+        # It goes back by more than a second each other time.
+        return self._next * US_PER_S - self._gate.jitter_us * (self._next % 2)
 
     def _status(self, start: int) -> df.SplitStatus:
         if start < self._next:
@@ -76,11 +84,12 @@ class Cluster(SimulatedCluster):
         *,
         splits: int = 2,
         workers: int = 2,
+        shows_keys: bool = False,
     ) -> None:
         self.source, p = Gated(gate, splits), df.Pipeline()
         build(p, self.source)
         # All state in memory, so that it can be compared with what is stored.
-        options = WorkerOptions(state_cache_bytes=1 << 30)
+        options = WorkerOptions(state_cache_bytes=1 << 30, shows_keys=shows_keys)
         super().__init__(p.graph(), seed, faults=(), workers=workers, options=options)
         self.gate = gate
 

@@ -70,7 +70,7 @@ from runners.millwheel.cell_codec import (
     encode_window,
 )
 from runners.millwheel.control.shapes import MergeKeys, RangeShape, Routing, SplitKeys
-from runners.millwheel.model.accounts import RangeHolds, WorkerAccount
+from runners.millwheel.model.accounts import OverdueTimers, RangeHolds, WorkerAccount
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.hot_keys import FrequentKey
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
@@ -483,6 +483,7 @@ MESSAGES: dict[str, Any] = {
             commit_sum_us=9,
             committed_us=None,
             frequent={LOW: (FrequentKey(key_hash=1, count=2, error=0, of=3, text="key"),)},
+            overdue={"sum": OverdueTimers(count=2, processing_us=None)},
         ),
     ),
     "failed": messages.Failed(worker="w", error=b"error"),

@@ -27,6 +27,7 @@ from dataflow.table import (
     is_column_type,
     type_name,
 )
+from windowing.timestamps import DurationLike
 
 
 class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
@@ -56,13 +57,15 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
             the store.
         shared: whether the table may be one that another job writes to.  Otherwise that is refused: neither job could
             start afresh without the rows of the other.
+        fresh_within: how far behind the clock its input may be in a stream, as for `FreshWithin`: seconds, a timedelta,
+            or a text such as ``"5s"``; None: nothing is declared.
 
     The direct runner keeps the table in memory: read it with ``pipeline.result.read_table(name)``.
 
     Raises:
         PipelineError: a column type is unknown, the key is not among the columns, the input
             retracts and there is no key, or another transform writes to the table and only one of the two inputs
-            retracts.
+            retracts; or ``fresh_within`` is no length of time.
     """
 
     def __init__(
@@ -75,7 +78,9 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
         lanes: int = 1,
         changelog: str | None = None,
         shared: bool = False,
+        fresh_within: DurationLike | None = None,
     ) -> None:
+        self._fresh_within = fresh_within
         if isinstance(key, str):
             key = (key,)
         for name, kind in columns.items():
@@ -120,6 +125,8 @@ class WriteToPostgres(PTransform[PCollection[Mapping[str, Any]], None]):
                 manner.
         """
         pipeline = pcoll.pipeline
+        if self._fresh_within is not None:
+            pipeline.declare_fresh(pcoll, self._fresh_within)
         is_changelog = isinstance(self._sink, PostgresTable) and self._sink.changelog is not None
         if pcoll.node.retracted_by and not self._spec.key and not is_changelog:
             raise PipelineError(

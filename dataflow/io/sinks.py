@@ -9,6 +9,7 @@ from dataflow.graph import WriteTable
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.sink import LANE, SIGN, Sink, outbox_of
+from windowing.timestamps import DurationLike
 
 
 class Write(PTransform[PCollection[Any], None]):
@@ -20,13 +21,15 @@ class Write(PTransform[PCollection[Any], None]):
 
     Args:
         sink: where to.
+        fresh_within: how far behind the clock its input may be in a stream, as for `FreshWithin`: seconds, a timedelta,
+            or a text such as ``"5s"``; None: nothing is declared.
 
     Raises:
         PipelineError: the input retracts, and the sink takes no retractions; or the sink has no lane, or columns with
-            reserved names.
+            reserved names; or ``fresh_within`` is no length of time.
     """
 
-    def __init__(self, sink: Sink[Any]) -> None:
+    def __init__(self, sink: Sink[Any], *, fresh_within: DurationLike | None = None) -> None:
         if not isinstance(sink, Sink):
             raise PipelineError(
                 f"Write was given {sink!r}, which is no sink",
@@ -39,7 +42,7 @@ class Write(PTransform[PCollection[Any], None]):
                 f"{sink!r} has columns with reserved names: {sorted(reserved)}",
                 hint="give the columns other names",
             )
-        self._sink = sink
+        self._sink, self._fresh_within = sink, fresh_within
 
     def default_label(self) -> str:
         """``Write(class of the sink)``; its text may have an address, which the next run would not have."""
@@ -49,9 +52,12 @@ class Write(PTransform[PCollection[Any], None]):
         """Add the primitive.
 
         Raises:
-            PipelineError: the input retracts, and the sink takes no retractions.
+            PipelineError: the input retracts, and the sink takes no retractions; or ``fresh_within`` is no length of
+                time.
         """
         pipeline = pcoll.pipeline
+        if self._fresh_within is not None:
+            pipeline.declare_fresh(pcoll, self._fresh_within)
         if pcoll.node.retracted_by and not self._sink.takes_retractions:
             raise PipelineError(
                 f"{pipeline.here()} takes no retractions, but its input retracts results",

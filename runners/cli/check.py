@@ -8,18 +8,15 @@ Of one job it says whether it is fresh.
 import argparse
 from collections.abc import Callable, Sequence
 
-from dataflow import times
 from dataflow.errors import DataflowError
 from runners.cli.fresh import check_fresh
 from runners.cli.text import print_line, print_table
 from runners.cli.waiting import print_waiting
 from runners.millwheel.store.port import JobSummary, Store
+from runners.observability.why.store_health import OLD_SNAPSHOT_S, findings_of
 from runners.stored.framing import current_format
 from runners.system_clock import SystemClock
 from windowing.timestamps import to_duration_us
-
-#: Snapshots that are younger do no harm.
-OLD_SNAPSHOT_S = 60.0
 
 
 def check(store: Store, asked: argparse.Namespace) -> None:
@@ -102,13 +99,8 @@ def outcome(job: JobSummary) -> str:
 
 
 def _print_snapshots(store: Store) -> None:
-    for each in store.old_snapshots(OLD_SNAPSHOT_S):
-        known = [each.application, each.user and f"user {each.user}", each.state]
-        print_line(
-            f"{each.holder} ({', '.join(filter(None, known))}) has held a snapshot for "
-            f"{times.in_words(round(each.age_s) * 1_000_000)}: tables grow until it ends, because nothing that is "
-            f"overwritten or deleted is freed"
-        )
+    for each in findings_of(store.old_snapshots(OLD_SNAPSHOT_S), (), ()):
+        print_line(each.text)
 
 
 def _refuse_if_any(jobs: Sequence[JobSummary]) -> None:

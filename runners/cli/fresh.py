@@ -9,10 +9,11 @@ from dataflow.errors import DataflowError
 from runners.cli.text import find_job, print_line
 from runners.core.ground.clock import Clock
 from runners.millwheel.store.port import Store
+from runners.observability.evidence.snapshot import latest_output_us
 from runners.observability.why.evidence import Evidence, JobState
 from runners.observability.why.explain import Question, explain
 from runners.observability.why.from_store import evidence_from_store
-from runners.observability.why.states import is_old, latest_output_us
+from runners.observability.why.states import is_old
 from runners.observability.why.words import length
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -46,7 +47,9 @@ def freshness_of(evidence: Evidence, within_us: int) -> Freshness:
         return Freshness(is_fresh=False, text=f"it is not known how fresh job {job} is")
     fed = {sender for each in evidence.stages.values() for sender in each.senders}
     output_us, name = min(
-        (latest_output_us(evidence, name), name) for name in evidence.stages if name not in fed
+        (latest_output_us(evidence.stages, name), name)
+        for name in evidence.stages
+        if name not in fed
     )
     if output_us >= MAX_TIMESTAMP_US:
         return Freshness(

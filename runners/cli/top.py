@@ -13,6 +13,7 @@ from dataflow.errors import DataflowError
 from dataflow.times import in_words
 from runners.cli.text import find_job, print_line, print_table
 from runners.millwheel.store.port import Store
+from runners.observability.evidence.snapshot import latest_output_us
 from runners.observability.why.evidence import Evidence
 from runners.observability.why.from_store import evidence_from_store
 from runners.observability.why.states import (
@@ -20,7 +21,6 @@ from runners.observability.why.states import (
     count_of,
     is_old,
     lags,
-    latest_output_us,
     stage_state,
 )
 from runners.observability.why.words import instant, length
@@ -61,7 +61,7 @@ def rows_of(evidence: Evidence) -> list[TopRow]:
     """
     rows = []
     for name, found in evidence.stages.items():
-        stage = attrs.evolve(found, output_us=latest_output_us(evidence, name))
+        stage = attrs.evolve(found, output_us=latest_output_us(evidence.stages, name))
         # What nobody has written for long says nothing of the lag now.
         own_us, inherited_us = (None, None) if _is_past(evidence) else lags(stage, evidence.now_us)
         rows.append(

@@ -477,7 +477,15 @@ class StreamingJob:
         job, dsn = self._prepared.job, self._prepared.dsn
         taker = None
         if self._options.reports_on_itself:
-            taker = SnapshotTaker(job.job, job.version, process_name(), self._clock.now_us())
+            taker = SnapshotTaker(
+                job.job,
+                job.version,
+                process_name(),
+                self._clock.now_us(),
+                freshness=self._prepared.plan.freshness(),
+                balance=self._balance,
+                gather=self._gather,
+            )
 
         def open_own() -> Store:
             # Of whichever incarnation: what was written to another one is written anew.

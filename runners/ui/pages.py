@@ -18,6 +18,7 @@ from runners.observability.evidence.snapshot import (
     RangeEvidence,
     StageEvidence,
     WorkerEvidence,
+    latest_output_us,
 )
 from runners.observability.why.evidence import Evidence
 from runners.observability.why.explanation import WhyExplanation
@@ -28,7 +29,6 @@ from runners.observability.why.states import (
     count_of,
     lag_state,
     lags,
-    latest_output_us,
     stage_state,
     state,
 )
@@ -502,7 +502,7 @@ def _never_back(
     if found is None:
         return None
     sampled_us = samples[-1].event_us.get(name) if samples else None
-    latest_us = latest_output_us(evidence, name)
+    latest_us = latest_output_us(evidence.stages, name)
     return attrs.evolve(found, output_us=max(latest_us, sampled_us or latest_us))
 
 

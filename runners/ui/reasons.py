@@ -9,9 +9,11 @@ from typing import Any
 import attrs
 
 from runners.errors import StoredFormatError
+from runners.millwheel.store.port import OldSnapshot, ReplicationSlot, VacuumedTable
 from runners.millwheel.store.postgres.reader import FoundRows
 from runners.observability.evidence.snapshot import JobSnapshot
 from runners.observability.why.evidence import (
+    ChangeSeen,
     Due,
     Evidence,
     JobState,
@@ -21,9 +23,22 @@ from runners.observability.why.evidence import (
 )
 from runners.observability.why.explain import Question, explain
 from runners.observability.why.explanation import HolderKind, WhyExplanation
+from runners.observability.why.store_health import findings_of
 
 #: What an explanation is made of.
-NEEDS = ("jobs", "snapshot", "channels", "due", "sinks", "troubles", "kept_counts")
+NEEDS = (
+    "jobs",
+    "snapshot",
+    "channels",
+    "due",
+    "sinks",
+    "troubles",
+    "kept_counts",
+    "events",
+    "snapshot_holders",
+    "slots",
+    "vacuum",
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +85,13 @@ def known_of(job: Mapping[str, Any], found: Mapping[str, FoundRows]) -> Known:
         dead={row["source"]: row["count"] for row in counts if row["kind"] == "dead"},
         sinks=[_sink(row, job["now"]) for row in found["sinks"].rows or () if row["waiting"]],
         troubles=[_trouble(row) for row in found["troubles"].rows or ()],
+        objectives=() if snapshot is None else snapshot.objectives,
+        changes=[_change(row, job["now"]) for row in found["events"].rows or ()],
+        store=findings_of(
+            [_holder(row) for row in found["snapshot_holders"].rows or ()],
+            [_slot(row) for row in found["slots"].rows or ()],
+            [_table(row) for row in found["vacuum"].rows or ()],
+        ),
         unknown=unknown,
     )
     return Known(snapshot=snapshot, age_us=age_us, evidence=evidence)
@@ -156,4 +178,43 @@ def _trouble(row: Mapping[str, Any]) -> TroubleSeen:
         headline=row["headline"],
         count=row["count"],
         at_us=row["last_at"],
+    )
+
+
+def _change(row: Mapping[str, Any], now_us: int) -> ChangeSeen:
+    return ChangeSeen(
+        at_us=min(now_us, row["at"]), kind=row["kind"], subject=row["subject"], reason=row["reason"]
+    )
+
+
+def _holder(row: Mapping[str, Any]) -> OldSnapshot:
+    return OldSnapshot(
+        holder=row["holder"],
+        application=row["application"],
+        user=row["role"],
+        state=row["state"],
+        age_s=row["age_s"],
+    )
+
+
+def _slot(row: Mapping[str, Any]) -> ReplicationSlot:
+    return ReplicationSlot(
+        name=row["slot_name"],
+        is_active=row["active"],
+        wal_status=row["wal_status"],
+        kept_bytes=row["kept_bytes"],
+        keeps_rows=row["keeps_rows"],
+    )
+
+
+def _table(row: Mapping[str, Any]) -> VacuumedTable:
+    return VacuumedTable(
+        name=row["name"],
+        size_bytes=row["bytes"],
+        live_rows=row["live_rows"],
+        dead_rows=row["dead_rows"],
+        vacuum_after=row["vacuum_after"],
+        is_autovacuumed=row["is_autovacuumed"],
+        vacuumed_age_s=row["vacuumed_age_s"],
+        is_being_vacuumed=row["is_being_vacuumed"],
     )

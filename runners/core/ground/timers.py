@@ -6,7 +6,7 @@ Some outdated entries never come up (those at the end of time), so the heap is r
 than timers.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from operator import itemgetter
@@ -77,6 +77,22 @@ class TimerQueue(Generic[TimerT]):
             heappop(heap)
         return heap[0][0] if heap else None
 
+    def count_due(self, until_us: int, most: int) -> int:
+        """How many timers are at or before an instant; looks at few more than these.
+
+        Args:
+            until_us: the instant, in microseconds.
+            most: where counting ends.
+        """
+        heap, places, count = self._heap, [0], 0
+        while places and count < most:
+            place = places.pop()
+            if place < len(heap) and heap[place][0] <= until_us:
+                # Below an entry that is later than this all are.
+                count += self._set.get(heap[place][2]) == heap[place][:2]
+                places += (2 * place + 1, 2 * place + 2)
+        return count
+
     def pop_due(self, until_us: int, timers_max: int | None = None) -> list[TimerT]:
         """Remove and return the timers at or before an instant, earliest first.
 
@@ -144,6 +160,18 @@ class Timers:
         """When the first processing-time timer is due, in microseconds, or None."""
         return self.queues[TimeDomain.PROCESSING].next_us()
 
+    def count_due(self, clocks: Clocks, most: int) -> int:
+        """How many timers are due in any domain.
+
+        Args:
+            clocks: the clocks.
+            most: where counting ends, in each domain.
+        """
+        return sum(
+            self.queues[domain].count_due(instant_us, most)
+            for domain, instant_us in _until_us(clocks).items()
+        )
+
     def pop_due(self, clocks: Clocks, timers_max: int | None = None) -> list[TimerId]:
         """Remove and return the timers that are due in any domain, earliest first within each.
 
@@ -151,13 +179,16 @@ class Timers:
             clocks: the clocks.
             timers_max: the most timers to return; None: all.
         """
-        until_us = {
-            TimeDomain.EVENT: clocks.watermark_us,
-            TimeDomain.PERCENTILE: clocks.percentile_us,
-            TimeDomain.PROCESSING: clocks.now_us,
-        }
         due: list[TimerId] = []
-        for domain, instant_us in until_us.items():
+        for domain, instant_us in _until_us(clocks).items():
             left = None if timers_max is None else timers_max - len(due)
             due += self.queues[domain].pop_due(instant_us, left)
         return due
+
+
+def _until_us(clocks: Clocks) -> Mapping[TimeDomain, int]:
+    return {
+        TimeDomain.EVENT: clocks.watermark_us,
+        TimeDomain.PERCENTILE: clocks.percentile_us,
+        TimeDomain.PROCESSING: clocks.now_us,
+    }

@@ -90,6 +90,10 @@ class Cells(OpenWindows):
         """The first timer of processing time."""
         return self.timers.next_processing_us()
 
+    def count_overdue(self, clocks: StageClocks, most: int) -> int:
+        """Timers of cells; windows without cells have none."""
+        return self.timers.count_due(clocks, most)
+
     def __len__(self) -> int:
         return len(self.cells)
 

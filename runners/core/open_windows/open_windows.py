@@ -134,6 +134,15 @@ class OpenWindows(ABC):
         """When the first timer of processing time is due, in microseconds; None: there is none."""
         return None
 
+    def count_overdue(self, clocks: StageClocks, most: int) -> int:
+        """How many timers are due and have not fired.
+
+        Args:
+            clocks: the clocks.
+            most: where counting ends, about.
+        """
+        return 0
+
     @abstractmethod
     def __len__(self) -> int:
         """How many cells there are."""

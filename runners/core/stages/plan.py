@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 import attrs
 
-from dataflow.graph import KeyedOperation, PipelineGraph, Read, TransformNode, WriteTable
+from dataflow.graph import (
+    FreshnessDeclared,
+    KeyedOperation,
+    PipelineGraph,
+    Read,
+    TransformNode,
+    WriteTable,
+)
 from runners.core.ground.lineage import Lineage
 
 
@@ -103,6 +110,18 @@ class ExecutionPlan:
             for stage in self.stages.values()
             if any(group.label == name for group in stage.groups)
         )
+
+    def freshness(self) -> Iterator[tuple[FreshnessDeclared, str]]:
+        """What is declared of collections, each with the name of a stage that makes it."""
+        for declared in self.graph.freshness:
+            for stage in self.stages.values():
+                made = {
+                    output
+                    for node in (stage.root, *stage.nodes)
+                    for output in node.outputs.values()
+                }
+                if declared.pcollection in made:
+                    yield declared, stage.name
 
     def sources(self) -> Iterator[Stage]:
         """The stages that start at a read."""

@@ -97,6 +97,17 @@ class PolicyOptions:
     ranges_min: int = 4
 
 
+def slots_too_hot(loads: Sequence[float], imbalance: float) -> list[int]:
+    """The slots that are busier than the others by more than they may be.
+
+    Args:
+        loads: of all slots.
+        imbalance: by how much more than the mean they may have, as a part of it.
+    """
+    mean = sum(loads) / len(loads)
+    return [slot for slot, load in enumerate(loads) if load > (1 + imbalance) * mean]
+
+
 class LoadPolicy:
     """Decides once in an interval; remembers for how long the load has been as it is.
 
@@ -129,7 +140,7 @@ class LoadPolicy:
         if slots.mean * self._slots < options.records_min:
             self.disturbed()
             return None
-        is_too_hot = slots.hottest_load > (1 + options.imbalance) * slots.mean
+        is_too_hot = bool(slots_too_hot(slots.loads, options.imbalance))
         # Which slot is too hot may change from one interval to the next, where two are equally hot.
         self._since = self._since + 1 if is_too_hot is self._is_too_hot else 1
         self._is_too_hot = is_too_hot
@@ -185,7 +196,7 @@ class _Slots:
     """The load of each slot."""
 
     def __init__(self, count: int, views: Collection[RangeView]) -> None:
-        loads = [0] * count
+        loads = self.loads = [0] * count
         for view in views:
             loads[view.slot] += view.records
         self.mean = sum(loads) / count

@@ -31,6 +31,7 @@ from runners.millwheel.master.slots import (
 from runners.millwheel.master.view import MasterView, SlotView
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
+from runners.millwheel.model.accounts import Latencies
 from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.events import UNKNOWN, Cause, EventKind
 from runners.millwheel.model.ids import RangeId
@@ -135,6 +136,9 @@ class Master:
         self._causes: dict[RangeId, Cause] = {}
         self._first_cause = _first_cause(rows.values())
         self._longest_round_ms = 0
+        #: When ranges that move were asked back, and how long it took until their new owners had them.
+        self._moved_us: dict[RangeId, int] = {}
+        self._moves = Latencies()
 
     def step(self, wait_ms: int = 0) -> None:
         """Do one round: handle what has arrived, then send news to the workers."""
@@ -248,6 +252,8 @@ class Master:
             raise ValueError(f"there is no slot {slot}, only {len(self._slots)}")
         asked = self._assignment.move(ranges, slot)
         self._note_causes(asked, Cause(EventKind.MOVE, reason))
+        now_us = self._clock.now_us()
+        self._moved_us |= {each: now_us for found in asked.values() for each in found}
         self._revoke(asked)
         return asked
 
@@ -438,6 +444,7 @@ class Master:
                     holds=slot.holds,
                     account=slot.account,
                     heartbeat=slot.heartbeat,
+                    refused=slot.refused,
                 )
                 for slot in self._slots
             ],
@@ -446,6 +453,8 @@ class Master:
             is_draining=self._is_draining,
             is_retracting=self._is_retracting,
             longest_round_ms=longest_round_ms,
+            key_ranges=dict(self.key_ranges),
+            moves=(tuple(self._moves.counts), self._moves.sum_us),
         )
 
     def _handle(self, message: object) -> None:
@@ -549,6 +558,9 @@ class Master:
             self._assignment.confirm(message.slot, message.ranges)
             for range_id in message.ranges:
                 self._causes.pop(range_id, None)
+                moved_us = self._moved_us.pop(range_id, None)
+                if moved_us is not None:
+                    self._moves.note(moved_us, self._clock.now_us())
         else:
             self._assign(self._assignment.release(message.slot, message.ranges))
         self._has_moved = True
@@ -674,9 +686,14 @@ class Master:
         if strays:
             # It got them with a range that is in handover with them, unknown here, or slept while they were retired.
             self._send(slot, Revoke(ranges=tuple(strays)))
+            self._refuse(
+                slot, "are in other slots, or no more, and it was asked to release", strays
+            )
             return
-        if not all(map(self._authority.knows, report.watermarks_us)):
+        unknown = [each for each in report.watermarks_us if not self._authority.knows(each)]
+        if unknown:
             # It has divided a range, and its message about that has not arrived.
+            self._refuse(slot, "the driver does not know", unknown)
             return
         try:
             self.witness.on_report(report.commits)
@@ -694,6 +711,10 @@ class Master:
         for range_id, poll in report.polls.items():
             self._polls[range_id] = poll.following(self._polls.get(range_id))
         self._has_reports = True
+
+    def _refuse(self, slot: Slot, what: str, ranges: Iterable[RangeId]) -> None:
+        names = ", ".join(map(str, ranges))
+        slot.refuse(self._clock.now_us(), f"it reports of ranges that {what}: {names}")
 
     def _routes(self) -> Routes:
         addresses = {

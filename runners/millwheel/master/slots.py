@@ -22,6 +22,21 @@ FORMER_MAX = 100
 PAUSE_TTL_MS = 300
 
 
+@attrs.frozen(kw_only=True)
+class RefusedReports:
+    """Reports of a worker that were not taken, since the last one that was.
+
+    Attributes:
+        since_us: when the first came, in microseconds since 1970.
+        count: how many.
+        reason: why the last one was not taken.
+    """
+
+    since_us: int
+    count: int
+    reason: str
+
+
 @attrs.define
 class Slot:
     """One place for a worker, and the worker that is in it.
@@ -35,6 +50,7 @@ class Slot:
         holds: what the output watermarks of its ranges are the least of.
         account: what its worker has last reported of itself.
         heartbeat: the last one of its worker, or of the one before; and when it came.
+        refused: reports of its worker that were not taken; None: the last one was.
     """
 
     worker: str | None = None
@@ -53,6 +69,7 @@ class Slot:
     holds: Mapping[RangeId, RangeHolds] = attrs.field(factory=dict)
     account: WorkerAccount | None = None
     heartbeat: tuple[Heartbeat, int] | None = None
+    refused: RefusedReports | None = None
 
     def place(self, worker: str, address: str, now_ms: int) -> None:
         """Note that a worker has registered, which it does once.
@@ -64,7 +81,7 @@ class Slot:
         """
         self.worker, self.address, self.expired, self.last_seen_ms = worker, address, None, now_ms
         self.registered.append(worker)
-        self.account = self.heartbeat = None
+        self.account = self.heartbeat = self.refused = None
 
     def vacate(self) -> None:
         """Forget the worker's state: nothing is known of the next one."""
@@ -95,8 +112,23 @@ class Slot:
         if self.expired is not None and not is_silent:
             self.forgive(self.expired)
 
+    def refuse(self, now_us: int, reason: str) -> None:
+        """Note that a report of its worker is not taken.
+
+        Args:
+            now_us: when it came, in microseconds since 1970.
+            reason: why, for people.
+        """
+        before = self.refused
+        self.refused = RefusedReports(
+            since_us=now_us if before is None else before.since_us,
+            count=1 if before is None else before.count + 1,
+            reason=reason,
+        )
+
     def on_report(self, report: Report) -> None:
         """Note the worker's report on all its ranges together; `last_seen_ms` is when it came."""
+        self.refused = None
         self.holds, self.account = report.holds, report.account or self.account
         self.is_quiet, self.counts = report.is_quiet, report.counts
         self.idle, self.as_of_ms = report.idle, report.as_of_ms

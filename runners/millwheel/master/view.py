@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
-from runners.millwheel.master.slots import MasterStatistics
+from runners.millwheel.master.slots import MasterStatistics, RefusedReports
 from runners.millwheel.model.accounts import RangeHolds, WorkerAccount
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.key_range import KeyRange
 from runners.millwheel.wire.messages import Heartbeat
 
 
@@ -20,6 +21,7 @@ class SlotView:
         holds: what the output watermarks of its ranges are the least of.
         account: what it has last reported of itself.
         heartbeat: the last one, and when it came.
+        refused: its reports that were not taken; None: the last one was.
     """
 
     worker: str | None
@@ -29,6 +31,7 @@ class SlotView:
     holds: Mapping[RangeId, RangeHolds]
     account: WorkerAccount | None
     heartbeat: tuple[Heartbeat, int] | None
+    refused: RefusedReports | None
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +54,9 @@ class MasterView:
         heads: the ranges that others are in a handover with.
         statistics: counts, loads and polls.
         longest_round_ms: of the rounds since the view before.
+        key_ranges: what each key range covers.
+        moves: counts by `COMMIT_BOUNDS_US`, and the sum of all in microseconds, of how long nobody had a range that
+            moved: from when its owner was asked to release it until the next one had it.
     """
 
     taken_us: int
@@ -73,3 +79,5 @@ class MasterView:
     is_draining: bool
     is_retracting: bool
     longest_round_ms: int
+    key_ranges: Mapping[RangeId, KeyRange]
+    moves: tuple[tuple[int, ...], int]

@@ -16,9 +16,12 @@ COMMIT_BOUNDS_US = (
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000
 )  # fmt: skip
 
+#: Overdue timers are counted up to about so many.
+OVERDUE_MAX = 1_000
 
-class CommitLatencies:
-    """How long the commits of one worker took.
+
+class Latencies:
+    """How long things of one kind took: the commits of a worker, or the moves of a job.
 
     Attributes:
         counts: by `COMMIT_BOUNDS_US`, and of those above all.
@@ -32,11 +35,11 @@ class CommitLatencies:
         self.last_us: int | None = None
 
     def note(self, began_us: int, ended_us: int) -> None:
-        """Count a commit.
+        """Count one.
 
         Args:
-            began_us: when it was sent, in microseconds since 1970.
-            ended_us: when its outcome was known.
+            began_us: when it began, in microseconds since 1970; of a commit, when it was sent.
+            ended_us: when it was over; of a commit, when its outcome was known.
         """
         # The time of day can be set back.
         took_us = max(0, ended_us - began_us)
@@ -61,6 +64,19 @@ class RangeHolds:
 
 
 @attrs.frozen(kw_only=True)
+class OverdueTimers:
+    """Timers of one computation that are due, and have not fired yet.
+
+    Attributes:
+        count: how many; `OVERDUE_MAX` or a few more: at least so many.
+        processing_us: when the first timer of processing time was due, in microseconds since 1970; None: none is due.
+    """
+
+    count: int
+    processing_us: int | None
+
+
+@attrs.frozen(kw_only=True)
 class WorkerAccount:
     """What a worker reports of itself about once a second; times are since it has begun.
 
@@ -69,10 +85,11 @@ class WorkerAccount:
         blocked_ms: waiting for commits.
         idle_ms: waiting for something to do.
         stages_us: in steps of each computation.
-        commit_counts: of `CommitLatencies`.
+        commit_counts: of `Latencies`.
         commit_sum_us: as above.
         committed_us: as above.
         frequent: of each key range: the keys that are frequent in what it has taken in.
+        overdue: of each computation that has some.
     """
 
     busy_ms: int
@@ -83,3 +100,4 @@ class WorkerAccount:
     commit_sum_us: int
     committed_us: int | None
     frequent: Mapping[RangeId, tuple[FrequentKey, ...]]
+    overdue: Mapping[str, OverdueTimers] = attrs.field(factory=dict)

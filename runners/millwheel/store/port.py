@@ -16,7 +16,7 @@ MillWheel, section 6; ADR 0004.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import attrs
 
@@ -309,15 +309,27 @@ class StoredKey:
     Attributes:
         range_id: the range that has them.
         watermark_us: as in `RangeRow`.
-        cells: by their keys, without pages.
-        journal: of the whole range, as in `TakenRange`.
+        cells: by their keys, without pages; what the journal of the range has of them is not in these yet
+            (`Store.read_journal`).
     """
 
     range_id: RangeId
     watermark_us: int | None
     cells: Mapping[bytes, bytes]
     timers: Sequence[StoredTimer]
-    journal: Sequence[bytes] = ()
+
+
+class JournalPlace(NamedTuple):
+    """Where an entry is in the journal of its range."""
+
+    bundle: int
+    part: int
+
+
+#: Before all entries.
+JOURNAL_START = JournalPlace(-1, 0)
+#: Entries that are read at once, at most.
+JOURNAL_PAGE = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -358,6 +370,45 @@ class OldSnapshot:
     user: str
     state: str
     age_s: float
+
+
+@attrs.frozen(kw_only=True)
+class ReplicationSlot:
+    """A slot of a database, by which a standby or a reader of its changes goes on where it was.
+
+    Attributes:
+        is_active: whether somebody reads it now.
+        wal_status: what becomes of what it keeps, in the database's words, such as "reserved" or "lost".
+        kept_bytes: how much of the log it keeps.
+        keeps_rows: whether it keeps rows that were overwritten or deleted, too.
+    """
+
+    name: str
+    is_active: bool
+    wal_status: str
+    kept_bytes: int
+    keeps_rows: bool
+
+
+@attrs.frozen(kw_only=True)
+class VacuumedTable:
+    """A table of a store, and what there is of it that a vacuum would free.
+
+    Attributes:
+        vacuum_after: how many dead rows it has to have until it is vacuumed.
+        is_autovacuumed: whether it is at all, by the database itself.
+        vacuumed_age_s: how long ago it was, by anybody, in seconds; None: never.
+        is_being_vacuumed: whether it is now.
+    """
+
+    name: str
+    size_bytes: int
+    live_rows: int
+    dead_rows: int
+    vacuum_after: int
+    is_autovacuumed: bool
+    vacuumed_age_s: float | None
+    is_being_vacuumed: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -604,6 +655,22 @@ class Store(OutboxStore, Protocol):
             None of an unknown job or computation, or one without key ranges.
         """
 
+    def read_journal(
+        self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START
+    ) -> Sequence[tuple[JournalPlace, bytes]]:
+        """The next entries of a key range's journal, oldest first, for people: no owner is needed, and none is fenced.
+
+        Of one instant with what else is read if all of it is inside `at_one_moment`.
+
+        Args:
+            job: its name.
+            range_id: the range.
+            after: the place of the last one that was read; by default they are read from the first.
+
+        Returns:
+            `JOURNAL_PAGE` of them, or fewer if there are no more; none of an unknown job or range.
+        """
+
     def at_one_moment(self) -> AbstractContextManager[None]:
         """Have all that is read inside be of one instant; nothing may be written there.
 
@@ -621,6 +688,12 @@ class Store(OutboxStore, Protocol):
         Args:
             older_than_s: only those that began so many seconds ago or earlier.
         """
+
+    def replication_slots(self) -> Sequence[ReplicationSlot]:
+        """The slots of the database, by name; none where there are none."""
+
+    def vacuumed_tables(self, job: str) -> Sequence[VacuumedTable]:
+        """The tables of a job, and those of all jobs together, most dead rows first; none where nothing is vacuumed."""
 
     def blocked_sessions(self) -> Sequence[BlockedSession]:
         """Who waits for whose locks in the store, the longest first; none where there are no sessions.

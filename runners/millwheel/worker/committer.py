@@ -25,7 +25,7 @@ import attrs
 from dataflow.metric_updates import take_updates, uncount
 from runners.core.ground.clock import Clock
 from runners.errors import WorkerStoppedError
-from runners.millwheel.model.accounts import CommitLatencies
+from runners.millwheel.model.accounts import Latencies
 from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.model.production import Checkpoint
@@ -108,7 +108,7 @@ class Committer:
         #: How long it has waited for the store, in milliseconds.
         self.waited_ms = 0
         #: The same, by commit.
-        self.latencies = CommitLatencies()
+        self.latencies = Latencies()
 
     def commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
         """Commit a step, at the end of the round at the latest, and acknowledge the deliveries that it took in then.

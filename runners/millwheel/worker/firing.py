@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from runners.core.stages.grouping import GroupingStage
+from runners.millwheel.model.accounts import OVERDUE_MAX, OverdueTimers
 from runners.millwheel.model.signals import Signal, SignalMark, SignalNews
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.sizes import StepSize
@@ -42,6 +43,20 @@ class Firing:
         next_us = self._state.windows.next_processing_us
         is_due = next_us is not None and next_us <= clocks.now_us
         return is_due or self._state.time.is_before(clocks)
+
+    def overdue(self, clocks: Clocks) -> OverdueTimers | None:
+        """Timers that are due and have not fired; None: there are none.
+
+        Args:
+            clocks: those of the master.
+        """
+        windows, known = self._state.windows, self._state.time.known(clocks)
+        count = windows.count_overdue(known, OVERDUE_MAX)
+        if not count:
+            return None
+        next_us = windows.next_processing_us
+        is_due = next_us is not None and next_us <= known.now_us
+        return OverdueTimers(count=count, processing_us=next_us if is_due else None)
 
     def advance(self, clocks: Clocks) -> WorkerStep | None:
         """Fire what is due, a bounded number of timers at a time; returns None when all have fired."""

@@ -678,6 +678,12 @@ class Worker:
                 for each in self._computations.values()
                 for range_id, frequent in each.meter.frequent().items()
             },
+            overdue={
+                name: overdue
+                for name, each in self._computations.items()
+                if isinstance(each, GroupingComputation)
+                and (overdue := each.firing.overdue(self._clocks_of(name))) is not None
+            },
         )
 
     def _fail(self, error: Exception) -> None:

@@ -72,6 +72,7 @@ class DriverEvidence:
         workers: how many there are to be.
         workers_ready: how many own ranges, or are ready to.
         longest_round_ms: of the rounds of its loop since the document before: workers wait for it as long.
+        moves: how long nobody had a range that moved.
     """
 
     name: str
@@ -80,6 +81,7 @@ class DriverEvidence:
     workers: int
     workers_ready: int
     longest_round_ms: int = 0
+    moves: Histogram = attrs.field(factory=Histogram)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +101,11 @@ class StageEvidence:
         records: what its ranges have taken in, as they count it since their owners have them.
         records_per_s: the same since the document before; None: not known.
         busy_us: for how long workers have been in steps of it, all together.
+        backlog_records: of a source: what its splits have still to read; None: not all of them know that.
+        backlog_growth_per_s: by how much that grows in a second, over some seconds; negative: it shrinks; None: not
+            known.
+        overdue_timers: how many timers are due and have not fired.
+        overdue_us: when the first of them that follows the clock was due; None: none of them does.
     """
 
     is_source: bool
@@ -113,6 +120,10 @@ class StageEvidence:
     records_per_s: float | None = None
     busy_us: int = 0
     input_before_us: int | None = None
+    backlog_records: int | None = None
+    backlog_growth_per_s: float | None = None
+    overdue_timers: int = 0
+    overdue_us: int | None = None
 
     def inherited_lag_us(self, now_us: int) -> int:
         """How far its input is behind the clock; 0 of a source.
@@ -145,6 +156,17 @@ def senders_first(stages: Mapping[str, StageEvidence]) -> Mapping[str, StageEvid
     for name in TopologicalSorter(senders).static_order():
         depths[name] = 1 + max((depths[sender] for sender in senders[name]), default=-1)
     return {name: stages[name] for name in sorted(stages, key=lambda name: (depths[name], name))}
+
+
+def latest_output_us(stages: Mapping[str, StageEvidence], name: str) -> int:
+    """How far a stage is known to be: what a driver knows of a range begins anew with each owner, and no input does.
+
+    Args:
+        stages: by name.
+        name: of the stage; it is one of them.
+    """
+    inputs_us = [each.input_us for each in stages.values() if [*each.senders] == [name]]
+    return max([stages[name].output_us, *(each for each in inputs_us if each is not None)])
 
 
 @attrs.frozen(kw_only=True)
@@ -203,6 +225,8 @@ class RangeEvidence:
         records: what it has taken in since its owner has it.
         records_per_s: since the document before; None: not known.
         hot_keys: the most frequent first.
+        keys: the first and last hash of its keys; None: it is a split.
+        hashes: of some keys that it has taken in, where its slot has more to do than others; none elsewhere.
         poll: of a split; None: nobody has asked it yet.
     """
 
@@ -223,6 +247,8 @@ class RangeEvidence:
     records: int = 0
     records_per_s: float | None = None
     hot_keys: Sequence[HotKey] = ()
+    keys: tuple[int, int] | None = None
+    hashes: Sequence[int] = ()
     poll: SplitEvidence | None = None
 
 
@@ -277,6 +303,10 @@ class WorkerEvidence:
         idle_us: for how long it has waited for something to do.
         commits: how long they took.
         committed_us: when the last one was done, by the clock of its host.
+        busy_share: the part of the time since the document before in which its loop was at work; None: not known.
+        refused: how many of its reports the driver has not taken, since the last one that it did.
+        refused_since_us: since when; None: the last one was taken.
+        refused_reason: why.
     """
 
     slot: int
@@ -294,6 +324,29 @@ class WorkerEvidence:
     idle_us: int = 0
     commits: Histogram = attrs.field(factory=Histogram)
     committed_us: int | None = None
+    busy_share: float | None = None
+    refused: int = 0
+    refused_since_us: int | None = None
+    refused_reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class FreshnessObjective:
+    """How far behind the clock what a transform emits may be, as its pipeline declares it, and how far it is.
+
+    Attributes:
+        transform: its label.
+        stage: that it is in, whose output watermark counts.
+        within_us: how far it may be, in microseconds.
+        behind_us: how far it is; None: event time is at one of its ends, or has not come anywhere.
+        is_met: whether that is not more; also where all of the input has come to its end.
+    """
+
+    transform: str
+    stage: str
+    within_us: int
+    behind_us: int | None
+    is_met: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -313,6 +366,9 @@ class JobSnapshot:
             ``cache_bytes``, ``cache_hits``, ``cache_misses``, ``cache_loads`` and ``cache_evictions``.
         rates: those of counts that grow, in a second, since the document before: ``records_read_per_s``,
             ``records_late_per_s`` and ``records_dead_per_s``; none in the first document.
+        objectives: that the pipeline declares.
+        gather: whether the driver moves all ranges to one worker where one can carry them.
+        balance: whether the driver moves, splits and merges ranges by itself.
     """
 
     job: str
@@ -326,6 +382,9 @@ class JobSnapshot:
     workers: Sequence[WorkerEvidence]
     counts: Mapping[str, int] = attrs.field(factory=dict)
     rates: Mapping[str, float] = attrs.field(factory=dict)
+    objectives: Sequence[FreshnessObjective] = ()
+    gather: bool | None = None
+    balance: bool | None = None
     version: int = VERSION
 
     def write(self) -> bytes:

@@ -39,6 +39,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 _FIRST = (
     CauseKind.RANGE_WITHOUT_OWNER,
     CauseKind.WORKER_SILENT,
+    CauseKind.REPORTS_REFUSED,
     CauseKind.COMMIT_WAITS,
     CauseKind.WORKER_BUSY,
     CauseKind.UNACKNOWLEDGED,

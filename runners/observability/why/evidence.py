@@ -13,6 +13,7 @@ import attrs
 
 from runners.observability.evidence.snapshot import (
     DriverEvidence,
+    FreshnessObjective,
     RangeEvidence,
     StageEvidence,
     WorkerEvidence,
@@ -170,6 +171,45 @@ class SinkWait:
     reason: str | None = None
 
 
+class StoreFindingKind(StrEnum):
+    """What a fault of the store is about."""
+
+    #: A transaction that keeps rows from being freed.
+    TRANSACTION = "long transaction"
+    SLOT = "replication slot"
+    BLOAT = "bloat"
+    AUTOVACUUM = "autovacuum"
+
+
+@attrs.frozen(kw_only=True)
+class StoreFinding:
+    """Something that is wrong with the store.
+
+    Attributes:
+        text: what it is, and what one can do.
+    """
+
+    kind: StoreFindingKind
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ChangeSeen:
+    """Something that has happened to the job.
+
+    Attributes:
+        at_us: when, by the clock of `Evidence.now_us`.
+        kind: such as "takeover" or "split".
+        subject: ranges, or a slot; None: the job.
+        reason: why.
+    """
+
+    at_us: int
+    kind: str
+    subject: str | None
+    reason: str
+
+
 @attrs.frozen(kw_only=True)
 class Evidence:
     """What is known of a job.
@@ -187,6 +227,9 @@ class Evidence:
         late: how many records were dropped as too late, by stage.
         dead: how many were set aside as dead letters, by stage.
         key: what is known of the key that was asked for; None: none was.
+        objectives: what its pipeline declares of its freshness.
+        changes: what has happened to it, the latest first.
+        store: what is wrong with its store.
         blocked: sessions of the store that wait for others, the longest first.
         unknown: what could not be found out, and why.
     """
@@ -209,6 +252,9 @@ class Evidence:
     sinks: Sequence[SinkWait] = ()
     blocked: Sequence[Blocked] = ()
     troubles: Sequence[TroubleSeen] = ()
+    objectives: Sequence[FreshnessObjective] = ()
+    changes: Sequence[ChangeSeen] = ()
+    store: Sequence[StoreFinding] = ()
     unknown: Sequence[str] = ()
 
     def ranges_of(self, stage: str) -> list[tuple[str, RangeEvidence]]:

@@ -5,7 +5,7 @@ record of the key has come, or was dropped; what its window has emitted, and wha
 that is event time, who holds it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -14,7 +14,8 @@ from runners.observability.evidence.snapshot import Phase
 from runners.observability.why.chain import chain_of
 from runners.observability.why.evidence import Evidence, JobState, KeySeen, WindowSeen
 from runners.observability.why.explanation import Asked, CauseKind, Fact, Holder, WhyExplanation
-from runners.observability.why.leaves import of_range
+from runners.observability.why.facts import event_time_us, facts_of, heat
+from runners.observability.why.leaves import of_range, of_worker
 from runners.observability.why.words import (
     distance,
     instant,
@@ -31,8 +32,12 @@ from windowing.window import Window
 SILENT_DRIVER_US = 15_000_000
 #: Leaves at which event time goes on by itself.
 HEALTHY = frozenset({CauseKind.READING, CauseKind.ENDED})
-#: A watermark moves when its input does; a stage that is nearer than this to the clock is not behind.
-_NEAR_US = 60_000_000
+#: A round of a driver takes milliseconds; from here on what it has been sent waits for it.
+SLOW_ROUND_MS = 2_000
+#: Timers fire within a round of their worker; one that is due for longer than this does not.
+OVERDUE_US = 5_000_000
+#: Leaves that would go on with the next round of the driver.
+_WAIT_FOR_DRIVER = HEALTHY | {CauseKind.NOT_REPORTED, CauseKind.BEHIND_ITS_INPUT}
 
 _HINTS = {
     CauseKind.NOT_RUNNING: "run it again: it goes on where it was",
@@ -49,6 +54,10 @@ _HINTS = {
     "workers ended",
     CauseKind.WORKER_SILENT: "when its lease ends its ranges go to another worker, if there is one",
     CauseKind.WORKER_BUSY: "step_timeout ends code that takes too long; tries_per_record sets such a record aside",
+    CauseKind.REPORTS_REFUSED: "a worker is asked to release what is not its own, and does so within seconds; if "
+    "it does not, end its executor, and its ranges go to another one",
+    CauseKind.DRIVER_BUSY: "give the driver a core of its own; fewer splits, or fewer ranges, are fewer reports",
+    CauseKind.OVERDUE: "its worker has more to do than it can: dataflow advise JOB says what would help",
     CauseKind.COMMIT_WAITS: "look at the session that it waits for in pg_stat_activity",
     CauseKind.KEY_LATE: "dataflow late JOB --contents shows them; allow more lateness, or more disorder at the source",
     CauseKind.NEVER: "give it a trigger that fires, or let its windows end",
@@ -90,7 +99,7 @@ def explain(evidence: Evidence, question: Question) -> WhyExplanation:
     return attrs.evolve(
         found,
         hints=(*found.hints, *hints),
-        facts=(*found.facts, *_facts(evidence, stage)),
+        facts=(*found.facts, *facts_of(evidence, stage)),
         as_of_us=evidence.as_of_us,
         unknown=(*evidence.unknown, *found.unknown),
     )
@@ -136,17 +145,12 @@ def _stage_of(evidence: Evidence, question: Question) -> str | None:
     last = [name for name, each in stages.items() if name not in senders and not each.is_source]
     # Nobody is interested in a source, unless there is nothing else.
     last = last or [name for name in stages if not stages[name].is_source] or [*stages]
-    return min(last, key=lambda name: _reached(evidence, name))
+    return min(last, key=lambda name: event_time_us(evidence, name))
 
 
 def _with_windows(evidence: Evidence, key: KeySeen) -> list[str]:
     """The stages that have windows of a key, senders before receivers."""
     return [name for name in evidence.stages if key.windows.get(name)]
-
-
-def _reached(evidence: Evidence, stage: str) -> int:
-    found = evidence.stages[stage]
-    return found.output_us if found.input_us is None else found.input_us
 
 
 def _meant(evidence: Evidence, window: Window, stage: str | None) -> Window:
@@ -254,7 +258,7 @@ def _of_dropped(evidence: Evidence, key: KeySeen, asked: Asked) -> WhyExplanatio
 def _unseen(evidence: Evidence, key: KeySeen, asked: Asked) -> WhyExplanation:
     stage, window = asked.stage or "", asked.window
     of_window = "" if window is None else f" for {window_text(window)}"
-    reached_us = _reached(evidence, stage)
+    reached_us = event_time_us(evidence, stage)
     if window is not None and window.end_us <= reached_us:
         text = (
             f"{stage!r} has no state of {key.key}{of_window}, and has come to {instant(reached_us)}: "
@@ -290,12 +294,12 @@ def _of_window(evidence: Evidence, asked: Asked, seen: WindowSeen) -> WhyExplana
         Fact(name="panes emitted", value=f"{seen.firings:,}", source="cells"),
         Fact(
             name="window ends",
-            value=_with_distance(seen.window.end_us, _reached(evidence, asked.stage or "")),
+            value=_with_distance(seen.window.end_us, event_time_us(evidence, asked.stage or "")),
             source="cells",
         ),
     ]
     if seen.expiry_us is not None:
-        reached_us = _reached(evidence, asked.stage or "")
+        reached_us = event_time_us(evidence, asked.stage or "")
         value = _with_distance(seen.expiry_us, reached_us)
         facts.append(Fact(name="its state goes", value=value, source="allowed lateness"))
     return attrs.evolve(found, awaited=seen.awaited, facts=(*facts, *found.facts))
@@ -319,10 +323,11 @@ def _of_open_window(evidence: Evidence, asked: Asked, seen: WindowSeen) -> WhyEx
             f"what has come since is emitted when event time reaches {instant(wait_us)}"
         )
         return _waiting(evidence, asked, wait_us, text, CauseKind.TRIGGER_OVER)
-    leaves = _open_leaves(seen)
+    leaves = _open_leaves(evidence, seen)
     if not leaves:
-        text = f"{name} is about to fire{again}: its trigger is satisfied"
-        return _waiting(evidence, asked, seen.window.end_us, text, CauseKind.OVERDUE)
+        return _due_now(
+            evidence, asked, f"{name} is about to fire{again}: its trigger is satisfied"
+        )
     waits_us = _watermark_waited_for(seen, leaves)
     if waits_us is not None:
         text = f"{name} has not fired{again}: it fires when event time reaches {instant(waits_us)}"
@@ -337,14 +342,29 @@ def _of_open_window(evidence: Evidence, asked: Asked, seen: WindowSeen) -> WhyEx
     return _answer(evidence, asked, _cause_of(leaves[0]), text)
 
 
+def _due_now(evidence: Evidence, asked: Asked, text: str) -> WhyExplanation:
+    """What nothing is awaited for: whoever has its range has not come to it."""
+    name = "" if evidence.key is None else evidence.key.ranges.get(asked.stage or "", "")
+    each = evidence.ranges.get(name)
+    if each is None:
+        return _answer(evidence, asked, CauseKind.OVERDUE, text)
+    holder = of_worker(evidence, name, each, each.output_us, f"what {name} has to fire")
+    if holder is None:
+        return _answer(evidence, asked, CauseKind.OVERDUE, f"{text}{heat(evidence, name)}")
+    text += f"\nheld by: {_leaf_text(evidence, holder)}"
+    return _answer(evidence, asked, holder.cause or CauseKind.OVERDUE, text, [holder])
+
+
 def _in(ahead_us: int) -> str:
     return f"in {length(ahead_us)}" if ahead_us >= 0 else f"{length(ahead_us)[1:]} ago"
 
 
-def _open_leaves(seen: WindowSeen) -> list[Awaited]:
-    """What its trigger waits for; where the trigger is not known, what its timers wait for."""
+def _open_leaves(evidence: Evidence, seen: WindowSeen) -> list[Awaited]:
+    """What its trigger waits for; where the trigger is not known, what its timers wait for, unless one is due."""
     if seen.awaited is not None:
         return seen.awaited.open_leaves()
+    if seen.processing_timer_us is not None and seen.processing_timer_us <= evidence.now_us:
+        return []
     timers = (
         (AwaitedKind.WATERMARK, seen.event_timer_us),
         (AwaitedKind.CLOCK, seen.processing_timer_us),
@@ -386,7 +406,7 @@ def _waiting(
     stage = asked.stage or ""
     if stage not in evidence.stages:
         return _answer(evidence, asked, cause or CauseKind.UNKNOWN, text)
-    reached_us = _reached(evidence, stage)
+    reached_us = event_time_us(evidence, stage)
     if until_us <= reached_us:
         holder = _own_range(evidence, asked)
         text += f"; {stage!r} has come to {instant(reached_us)}"
@@ -396,13 +416,16 @@ def _waiting(
         return _answer(evidence, asked, cause or CauseKind.OVERDUE, text)
     chain = chain_of(evidence, stage)
     apart = "" if reached_us <= MIN_TIMESTAMP_US else f", {length(until_us - reached_us)} before it"
-    text += f"; {stage!r} is at {instant(reached_us)}{apart}\nheld by: {_leaf_text(chain[-1])}"
+    text += f"; {stage!r} is at {instant(reached_us)}{apart}\nheld by: {_leaf_text(evidence, chain[-1])}"
     return _answer(evidence, asked, chain[-1].cause or CauseKind.UNKNOWN, text, chain)
 
 
-def _leaf_text(leaf: Holder) -> str:
+def _leaf_text(evidence: Evidence, leaf: Holder) -> str:
     others = len(leaf.as_far)
-    return leaf.text + (f"; {number(others, 'other')} as far" if others else "")
+    as_far = f"; {number(others, 'other')} as far" if others else ""
+    # A production waits for its receiver, and a worker works for a range.
+    name = leaf.details.get("receiver") or leaf.details.get("range") or leaf.name
+    return leaf.text + as_far + heat(evidence, str(name))
 
 
 def _own_range(evidence: Evidence, asked: Asked) -> Holder | None:
@@ -418,7 +441,7 @@ def _of_time(evidence: Evidence, asked: Asked) -> WhyExplanation:
     if stage is None or stage not in evidence.stages:
         text = f"job {evidence.job} has left no evidence of its stages"
         return _answer(evidence, asked, CauseKind.UNKNOWN, text)
-    reached_us = _reached(evidence, stage)
+    reached_us = event_time_us(evidence, stage)
     if window is not None:
         if window.end_us <= reached_us:
             text = (
@@ -433,6 +456,12 @@ def _of_time(evidence: Evidence, asked: Asked) -> WhyExplanation:
     where = f"{stage!r} is at {instant(reached_us)}"
     is_well = leaf.cause in HEALTHY
     stuck = next((each for each in evidence.sinks if each.failing_for_us is not None), None)
+    slow = _slow_driver(evidence, leaf)
+    if slow is not None:
+        return _answer(evidence, asked, CauseKind.DRIVER_BUSY, f"{where}\n{slow}", chain)
+    late = _late_timers(evidence, stage)
+    if is_well and late is not None:
+        return _answer(evidence, asked, CauseKind.OVERDUE, late, chain)
     if is_well and stuck is not None:
         text = (
             f"{number(stuck.waiting, 'row')} wait for {stuck.name}, which has failed for "
@@ -447,13 +476,43 @@ def _of_time(evidence: Evidence, asked: Asked) -> WhyExplanation:
         if next_us is None
         else f"; the next window ends at {_with_distance(next_us, reached_us)}"
     )
-    text = f"{where}{what}\nheld by: {_leaf_text(leaf)}"
+    text = f"{where}{what}\nheld by: {_leaf_text(evidence, leaf)}"
     return _answer(evidence, asked, leaf.cause or CauseKind.UNKNOWN, text, chain)
+
+
+def _slow_driver(evidence: Evidence, leaf: Holder) -> str | None:
+    """What is said of a driver whose rounds are so long that reports and watermarks wait for it; None: they are not.
+
+    Only where nothing else that is known holds: what a worker is in the middle of does not wait for the driver.
+    """
+    driver = evidence.driver
+    if (
+        driver is None
+        or driver.longest_round_ms < SLOW_ROUND_MS
+        or leaf.cause not in _WAIT_FOR_DRIVER
+    ):
+        return None
+    return (
+        f"the driver takes {length(driver.longest_round_ms * 1_000)} for a round, in which it takes the reports of "
+        f"{number(len(evidence.ranges), 'range')} and sends watermarks: what workers know of event time is as old"
+    )
+
+
+def _late_timers(evidence: Evidence, stage: str) -> str | None:
+    """What is said of timers of the clock that have been due for long; None: there are none."""
+    found = evidence.stages[stage]
+    at_us = evidence.now_us if evidence.as_of_us is None else evidence.as_of_us
+    if found.overdue_us is None or at_us - found.overdue_us < OVERDUE_US:
+        return None
+    return (
+        f"{number(found.overdue_timers, 'timer')} of {stage!r} should have fired, the first "
+        f"{length(at_us - found.overdue_us)} ago by the clock: its workers do not get to them"
+    )
 
 
 def _nothing_due(evidence: Evidence, asked: Asked, chain: Sequence[Holder]) -> WhyExplanation:
     stage = asked.stage or ""
-    due, reached_us, leaf = evidence.due.get(stage), _reached(evidence, stage), chain[-1]
+    due, reached_us, leaf = evidence.due.get(stage), event_time_us(evidence, stage), chain[-1]
     if leaf.cause is CauseKind.ENDED:
         text = f"nothing is due: {leaf.text}, and all that was due has fired"
         return _answer(evidence, asked, CauseKind.ENDED, text, chain)
@@ -469,30 +528,3 @@ def _nothing_due(evidence: Evidence, asked: Asked, chain: Sequence[Holder]) -> W
             "event time goes on, and all is well"
         )
     return _answer(evidence, asked, CauseKind.NOTHING_DUE, text, chain)
-
-
-def _facts(evidence: Evidence, stage: str | None) -> Iterator[Fact]:
-    """The table: what is worth knowing whatever the cause is."""
-    if stage is not None and stage in evidence.stages:
-        found, now_us = evidence.stages[stage], evidence.now_us
-        yield Fact(name="stage", value=stage)
-        yield Fact(name="event time", value=instant(_reached(evidence, stage)), source="authority")
-        if MIN_TIMESTAMP_US < _reached(evidence, stage) < MAX_TIMESTAMP_US:
-            if found.input_us is not None:
-                inherited = length(found.inherited_lag_us(now_us))
-                yield Fact(name="lag of its input", value=inherited, source="authority")
-            yield Fact(
-                name="lag of its own", value=length(found.own_lag_us(now_us)), source="authority"
-            )
-        yield Fact(name="records in", value=f"{found.records:,}", source="its owners")
-        if stage in evidence.late:
-            late = f"{evidence.late[stage]:,}"
-            yield Fact(name="records too late", value=late, source="late_records")
-        if stage in evidence.dead:
-            dead = f"{evidence.dead[stage]:,}"
-            yield Fact(name="dead letters", value=dead, source="dead_letters")
-    for each in evidence.sinks:
-        yield Fact(name=f"rows that wait for {each.name}", value=f"{each.waiting:,}")
-    if evidence.as_of_us is not None:
-        age = length(evidence.now_us - evidence.as_of_us)
-        yield Fact(name="evidence from", value=f"{age} ago", source="job_snapshots")

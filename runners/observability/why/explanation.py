@@ -25,6 +25,7 @@ class CauseKind(StrEnum):
     FINISHED = "finished"
     NOT_RUNNING = "not running"
     DRIVER_SILENT = "driver silent"
+    DRIVER_BUSY = "driver busy"
     PAUSED = "paused"
     BATCH = "batch"
     KEY_LATE = "key late"
@@ -41,6 +42,7 @@ class CauseKind(StrEnum):
     # What event time is held by: the kinds of the last of the chain.
     RANGE_WITHOUT_OWNER = "range without owner"
     WORKER_SILENT = "worker silent"
+    REPORTS_REFUSED = "reports refused"
     WORKER_BUSY = "worker busy"
     COMMIT_WAITS = "commit waits"
     UNACKNOWLEDGED = "unacknowledged"

@@ -20,6 +20,7 @@ from runners.core.ground.clock import Clock
 from runners.core.partials.folding import combiners_of
 from runners.core.stages.plan import ExecutionPlan
 from runners.errors import StoredFormatError
+from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import StoredTrouble
 from runners.millwheel.store.guards import unknown_job
@@ -35,6 +36,7 @@ from runners.observability.evidence.snapshot import (
 from runners.observability.why.described_triggers import described_trigger
 from runners.observability.why.evidence import (
     Blocked,
+    ChangeSeen,
     Dropped,
     Due,
     Evidence,
@@ -46,6 +48,7 @@ from runners.observability.why.evidence import (
     WindowSeen,
 )
 from runners.observability.why.key_state import Grouping
+from runners.observability.why.store_health import store_findings
 from runners.observability.why.stored_keys import key_state_of
 from runners.stored.columns import Own, hidden_own_of, own_of
 from triggers.clocks import Clocks
@@ -55,6 +58,7 @@ from windowing.window_fn import FrozenWindows, MergingWindowFn
 
 _US_PER_S = 1_000_000
 _WINDOW_FN = "window_fn"
+_CHANGES_MAX = 10
 #: Windows whose ends are known, as a description has them.
 _FIXED = re.compile(r"FixedWindows\(size_us=(\d+), offset_us=(-?\d+)\)")
 
@@ -185,6 +189,7 @@ class _Reading:
                 for each in store.blocked_sessions()
             ],
             troubles=list(map(_trouble, store.read_troubles(job))),
+            store=store_findings(store, job),
         )
         if snapshot is None:
             found = attrs.evolve(found, **self._from_commits(found.pending))
@@ -198,8 +203,23 @@ class _Reading:
                 stages=snapshot.stages,
                 ranges=snapshot.ranges,
                 workers=snapshot.workers,
+                objectives=snapshot.objectives,
             )
+        # By the clock of the store, as that of the driver is compared with it.
+        found = attrs.evolve(found, changes=self._changes(found.now_us))
         return attrs.evolve(found, due=_due(found, self._shapes), unknown=list(self._unknown))
+
+    def _changes(self, now_us: int) -> list[ChangeSeen]:
+        """What has happened last, at most as far behind now as the clocks of the store and of this machine differ."""
+        return [
+            ChangeSeen(
+                at_us=min(now_us, to_timestamp_us(each.at)),
+                kind=each.event.kind.value,
+                subject=each.event.subject,
+                reason=each.event.reason,
+            )
+            for each in self._store.read_events(self._row.job, _CHANGES_MAX)
+        ]
 
     def _snapshot(self) -> tuple[JobSnapshot | None, int]:
         stored = self._store.read_snapshot(self._row.job)
@@ -356,11 +376,22 @@ class _Reading:
             stored = self._store.read_key(self._row.job, name, hash_key(encode_key(key)))
             if stored is None:
                 continue
-            windows = key_state_of(stored, key, grouping, self._read_own).windows(grouping, clocks)
+            state = key_state_of(
+                stored, self._journal(stored.range_id), key, grouping, self._read_own
+            )
+            windows = state.windows(grouping, clocks)
             if windows or range_name is None:
                 range_name = str(stored.range_id)
             found += windows
         return found, range_name
+
+    def _journal(self, range_id: RangeId) -> Iterator[bytes]:
+        """The entries of a range, of all its keys: nobody knows which are about one of them before it has read them."""
+        page = self._store.read_journal(self._row.job, range_id)
+        while page:
+            for _, payload in page:
+                yield payload
+            page = self._store.read_journal(self._row.job, range_id, page[-1][0])
 
 
 def keys_of_text(text: str) -> list[Any]:

@@ -76,6 +76,15 @@ def of_worker(
     busy = _busy(evidence, worker, at_us, what)
     if busy is not None and not _is_older(worker.heartbeat_received_us, at_us):
         return _leaf(HolderKind.WORKER, each.worker, value_us, busy[0], busy[1], each)
+    if _is_older(worker.refused_since_us, at_us):
+        refused = length(at_us - (worker.refused_since_us or at_us))
+        text = (
+            f"reports of {each.worker}, which has {name}, have not been taken for {refused} "
+            f"({number(worker.refused, 'report')}): {worker.refused_reason}"
+        )
+        return _leaf(
+            HolderKind.WORKER, each.worker, value_us, CauseKind.REPORTS_REFUSED, text, each
+        )
     if _is_older(worker.reported_us, at_us):
         silent = length(at_us - (worker.reported_us or at_us))
         text = f"{each.worker}, which has {name}, has sent nothing for {silent}"

@@ -75,17 +75,6 @@ def lag_state(lag_us: int | None, forward: float | None) -> State:
     return state("stuck", Tone.BAD) if forward < STANDING else state("falling behind", Tone.WARN)
 
 
-def latest_output_us(evidence: Evidence, name: str) -> int:
-    """How far a stage is known to be: what a driver knows of a range begins anew with each owner, and no input does.
-
-    Args:
-        evidence: of the job.
-        name: of the stage; it is one of the evidence.
-    """
-    inputs_us = [each.input_us for each in evidence.stages.values() if [*each.senders] == [name]]
-    return max([evidence.stages[name].output_us, *(each for each in inputs_us if each is not None)])
-
-
 def lags(stage: StageEvidence | None, now_us: int) -> tuple[int | None, int | None]:
     """The lag of a stage's own, and that of its input; None where event time is at one of its ends, or not known.
 

@@ -1,6 +1,6 @@
 """The windows of a key, from what is stored of it: cells, timers and the journal of its range, as owners read them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dataflow.canonical_keys import canonical_key
@@ -13,12 +13,17 @@ from runners.stored.journal import decode_entry
 
 
 def key_state_of(
-    stored: StoredKey, key: Any, grouping: Grouping, read_own: Callable[[bytes], Own]
+    stored: StoredKey,
+    journal: Iterable[bytes],
+    key: Any,
+    grouping: Grouping,
+    read_own: Callable[[bytes], Own],
 ) -> KeyState:
     """The state of a key, as the last commit has left it.
 
     Args:
         stored: what is stored of the keys with its hash.
+        journal: the entries of its range, oldest first; one at a time, as there may be many.
         key: the key.
         grouping: that has it.
         read_own: reads users' values.
@@ -35,7 +40,7 @@ def key_state_of(
         cell_id, window, domain = decode_timer(timer, is_merging=grouping.is_merging)
         if cell_id[0] == state.key:
             state.set_timer(window, domain, timer.fire_us)
-    for payload in stored.journal:
+    for payload in journal:
         state.apply(decode_entry(payload, grouping.combiners, read_own))
     if stored.watermark_us is not None:
         state.forget_fired(stored.watermark_us)

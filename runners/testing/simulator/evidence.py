@@ -9,7 +9,9 @@ import attrs
 
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.master.master import Master
+from runners.millwheel.master.slots import Slot
 from runners.millwheel.model.ids import RangeId
+from runners.millwheel.model.loads import RangeLoad
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.observability.evidence.snapshot import (
@@ -19,6 +21,7 @@ from runners.observability.evidence.snapshot import (
     StageEvidence,
     WorkerEvidence,
 )
+from runners.observability.evidence.snapshot_taker import hot_keys_of
 from runners.observability.why.evidence import Evidence, JobState, Pending
 from runners.observability.why.from_store import key_from_store, with_due
 from runners.testing.simulator.cluster import JOB, SimulatedCluster
@@ -48,11 +51,11 @@ def _evidence_of(cluster: SimulatedCluster) -> Evidence:
         for process in cluster._processes  # noqa: SLF001 - as above
         if process.worker is not None
     }
+    loads = master.statistics().loads
     ranges = {
-        str(each): _range(master, each, owned)
+        str(each): _range(cluster, each, owned, loads)
         for each in sorted(master._authority._outputs_us)  # noqa: SLF001 - as above
     }
-    now_ms = cluster._driver_clock.monotonic_ms()  # noqa: SLF001 - as above
     return Evidence(
         job=JOB,
         now_us=now_us,
@@ -65,8 +68,11 @@ def _evidence_of(cluster: SimulatedCluster) -> Evidence:
                 slot=number,
                 worker=slot.worker,
                 is_ready=slot.is_ready,
-                reported_us=now_us - (now_ms - slot.last_seen_ms) * 1_000,
+                reported_us=_reported_us(cluster, slot),
                 lease_ttl_ms=slot.lease_ttl_ms,
+                refused=0 if slot.refused is None else slot.refused.count,
+                refused_since_us=None if slot.refused is None else slot.refused.since_us,
+                refused_reason=None if slot.refused is None else slot.refused.reason,
             )
             for number, slot in enumerate(master._slots)  # noqa: SLF001 - as above
         ],
@@ -111,9 +117,18 @@ def _stage(
     )
 
 
+def _reported_us(cluster: SimulatedCluster, slot: Slot) -> int:
+    clock = cluster._driver_clock  # noqa: SLF001 - the simulator sees everything
+    return clock.now_us() - (clock.monotonic_ms() - slot.last_seen_ms) * 1_000
+
+
 def _range(
-    master: Master, range_id: RangeId, owned: Mapping[str, Mapping[RangeId, OwnedRange]]
+    cluster: SimulatedCluster,
+    range_id: RangeId,
+    owned: Mapping[str, Mapping[RangeId, OwnedRange]],
+    loads: Mapping[RangeId, RangeLoad],
 ) -> RangeEvidence:
+    master = cluster.master
     authority, assignment = master._authority, master._assignment  # noqa: SLF001 - the simulator sees everything
     number = assignment.slots.get(range_id, 0)
     is_confirmed = range_id in assignment._confirmed  # noqa: SLF001 - as above
@@ -132,9 +147,14 @@ def _range(
         output_us=output_us,
         is_idle=range_id in authority._idle,  # noqa: SLF001 - as above
         is_ended=output_us >= MAX_TIMESTAMP_US,
+        reported_us=None if mine is None else _reported_us(cluster, slot),
         processed_us=None if mine is None else mine.watermark_us,
         unacknowledged_us=None if mine is None else mine.outbox.hold_us,
         window_hold_us=None if mine is None else mine.window_hold_us,
+        records=loads[range_id].records if range_id in loads else 0,
+        hot_keys=[]
+        if slot.account is None
+        else hot_keys_of(slot.account.frequent.get(range_id, ())),
         poll=_poll(master.last_poll(range_id)),
     )
 

@@ -5,7 +5,7 @@ import threading
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END
 from runners.millwheel.model.production import JournalEntry, TimerWrite
-from runners.millwheel.store.port import PAGE_MARK, CellKey, Fenced
+from runners.millwheel.store.port import JOURNAL_PAGE, PAGE_MARK, CellKey, Fenced
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,
@@ -175,13 +175,33 @@ def check_a_key_is_read_by_anybody(connect: StoreFactory) -> None:
     expect_equal(dict(found.cells), {b"k": b"v"}, "cells of the hash")
     shown = [(each.cell_key, each.tag, each.domain, each.fire_us) for each in found.timers]
     expect_equal(shown, [(b"k", b"tag", "event", 5)], "timers of the hash")
-    expect_equal(list(found.journal), [each.payload for each in entries], "the journal")
+    read = [payload for _, payload in connect().read_journal(JOB, LOW)]
+    expect_equal(read, [each.payload for each in entries], "the journal")
+    expect_equal(list(store.read_journal(JOB, HIGH)), [], "a journal without entries")
+    expect_equal(list(store.read_journal("nobody", LOW)), [], "the journal of no job")
     empty = store.read_key(JOB, "count", _HIGH_KEYS.low)
     assert empty is not None
     expect_equal((empty.range_id, dict(empty.cells)), (HIGH, {}), "a key that nobody has")
     expect(store.read_key(JOB, "nobody", 7) is None, "a computation that is not there")
     expect(store.read_key("nobody", "count", 7) is None, "a job that is not there")
     owner.commit(cells=[cell(b"k", None)])
+
+
+def check_a_journal_is_read_in_pages(connect: StoreFactory) -> None:
+    """Each entry once and in order, however many there are and in however many commits, and none that was compacted."""
+    store = opened(connect)
+    owner = Owner(store, LOW)
+    payloads = [b"%d" % number for number in range(2 * JOURNAL_PAGE + 7)]
+    for first in (0, 3, JOURNAL_PAGE - 1):
+        last = {0: 3, 3: JOURNAL_PAGE - 1}.get(first, len(payloads))
+        owner.commit(journal=[JournalEntry(LOW, 1, each) for each in payloads[first:last]])
+    found: list[bytes] = []
+    page = store.read_journal(JOB, LOW)
+    while page and len(found) <= len(payloads):
+        expect(len(page) <= JOURNAL_PAGE, f"a page of {len(page)} entries")
+        found += [payload for _, payload in page]
+        page = store.read_journal(JOB, LOW, page[-1][0])
+    expect_equal(found, payloads, "all pages together")
 
 
 def check_one_moment_is_read(connect: StoreFactory) -> None:

@@ -7,7 +7,14 @@ import attrs
 
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import PAGE_MARK, CellKey, Fenced, StoredKey
+from runners.millwheel.store.port import (
+    JOURNAL_START,
+    PAGE_MARK,
+    CellKey,
+    Fenced,
+    JournalPlace,
+    StoredKey,
+)
 
 
 class ShowsCellsToFormerOwners(MemoryStore):
@@ -102,9 +109,19 @@ class ShowsWholeRanges(MemoryStore):
         return attrs.evolve(found, cells=cells)
 
 
+class RepeatsPagesOfJournals(MemoryStore):
+    """The next page of a journal begins with the last entry of the one before."""
+
+    def read_journal(
+        self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START
+    ) -> Sequence[tuple[JournalPlace, bytes]]:
+        return super().read_journal(job, range_id, after._replace(part=after.part - 1))
+
+
 class ForgetsJournalsOfKeys(MemoryStore):
     """Who looks at a key is shown what is in tables alone."""
 
-    def read_key(self, job: str, computation: str, key_hash: int) -> StoredKey | None:
-        found = super().read_key(job, computation, key_hash)
-        return None if found is None else attrs.evolve(found, journal=())
+    def read_journal(
+        self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START
+    ) -> Sequence[tuple[JournalPlace, bytes]]:
+        return ()

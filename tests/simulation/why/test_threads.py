@@ -8,6 +8,9 @@
 | flink FLINK-25818 | more readers than partitions | `test_workers_that_have_nothing_hold_nothing` |
 | flink FLINK-32496 | a source is not asked | `test_a_source_that_is_not_asked` |
 | flink FLINK-38477 | some splits finished, others idle | `test_finished_and_idle_are_not_the_same` |
+| numaflow#3424 | small steps back drop the report | `test_a_reader_whose_watermark_goes_back_a_little` |
+| the same | why a newer report is not taken | `test_reports_that_are_not_taken` |
+| numaflow#1872 | slower with each partition | `test_one_of_very_many_splits`, `test_a_driver_that_does_not_keep_up` |
 | numaflow#251 | dead after all workers had gone | `test_workers_that_are_all_gone` |
 | numaflow#3399 | slow processing taken for idleness | `test_a_slow_worker_is_not_an_idle_source` |
 | quix-streams#790 | the last window never closes | `test_the_last_window_waits_for_a_record` |
@@ -20,20 +23,21 @@
 | beam#23129, #18530 | where is the watermark? | `test_the_watermark_of_each_stage_is_shown` |
 | spark SPARK-45539 | an error where the declaration is missing | `test_what_could_never_fire_is_refused` |
 | spark #28607 and others | were records dropped, how many? | `test_dropped_records_are_counted` |
+| risingwave#15093, #13122 | skew | `test_a_hot_key` |
 | materialize#3546 | stuck, or at capacity? | `test_a_worker_that_is_busy` |
 | risingwave#25200 | idle and well, or stalled? | `test_quiet_and_stalled_are_not_the_same` |
 | pulsar#5866 | a trigger of one's own | `test_which_part_of_a_trigger_is_not_satisfied` |
-
-Not here: numaflow#3424 and #1872 (reports that are refused, and the cost of many), risingwave#15093 (hot keys).
 """
 
+from functools import partial
 from typing import Any
 
 import attrs
 import pytest
 
 import dataflow as df
-from runners.observability.evidence.snapshot import Doing
+from runners.millwheel.wire.messages import Report
+from runners.observability.evidence.snapshot import Doing, DriverEvidence, Phase
 from runners.observability.why.explain import explain
 from runners.observability.why.explanation import CauseKind, HolderKind
 from runners.testing.simulator.evidence import evidence_of
@@ -395,3 +399,146 @@ def test_a_transform_that_is_not_there_is_refused() -> None:
     assert cluster.why(transform="rows").asked.stage == "total"
     found = cluster.why(transform="rows")
     assert found.chain[-1].kind is HolderKind.SPLIT
+
+
+def is_near(cluster: Cluster, second: int) -> bool:
+    return cluster.at("total") >= second - 1
+
+
+def test_a_reader_whose_watermark_goes_back_a_little() -> None:
+    """Small steps back are no reason to stop: the split is where it was at most, and it is named as ever."""
+    cluster = Cluster(1, Gate(jitter_us=1_500_000), fixed(), splits=1)
+    for second in range(1, 26):
+        cluster.open_to(second, [0])
+        cluster.run_to(partial(is_near, cluster, second - 1))
+    cluster.run_for(8_000)
+    found = cluster.why(key="red")
+
+    assert found.cause is CauseKind.WAITS_FOR_RECORD
+    assert cluster.at("total") >= 24
+    assert found.leaf is not None
+    assert found.leaf.name == "read[0]"
+
+
+def test_reports_that_are_not_taken() -> None:
+    """A worker that goes on reporting of a range of another slot: it is not silent, and not believed."""
+    cluster = started(1)
+    stubborn, other = cluster.workers
+    assert stubborn is not None
+    assert other is not None
+    foreign = next(
+        each
+        for each, slot in cluster.master.ranges.items()
+        if slot == 1 and each.computation != "read"
+    )
+    take = cluster.master._on_report
+
+    def with_a_foreign_range(report: Report) -> None:
+        if report.worker == stubborn.name:
+            report = attrs.evolve(report, watermarks_us={**report.watermarks_us, foreign: 0})
+        take(report)
+
+    cluster.master._on_report = with_a_foreign_range  # type: ignore[method-assign]
+    cluster.open_to(40)
+    cluster.run_for(SILENT_MS)
+    found = cluster.why()
+
+    assert found.cause is CauseKind.REPORTS_REFUSED
+    assert f"reports of {stubborn.name}, which has" in found.sentence
+    assert "have not been taken for" in found.sentence
+    assert (
+        f"it reports of ranges that are in other slots, or no more, and it was asked to release: {foreign}"
+        in (found.sentence)
+    )
+    cluster.master._on_report = take  # type: ignore[method-assign]
+    cluster.run_to(lambda: cluster.at("all") == 40)
+    assert cluster.why().cause is not CauseKind.REPORTS_REFUSED
+
+
+def test_one_of_very_many_splits() -> None:
+    """Of many that go on the one that does not is named; and how old the oldest report is."""
+    splits, behind = 60, 37
+    cluster = Cluster(1, Gate(), fixed(), splits=splits)
+    cluster.open_to(15, range(splits))
+    cluster.run_to(lambda: cluster.at("total") == 15)
+    cluster.open_to(40, [each for each in range(splits) if each != behind])
+    cluster.run_for(8_000)
+    found = cluster.why()
+
+    assert found.leaf is not None
+    assert (found.leaf.name, found.leaf.as_far) == (f"read[{behind}]", ())
+    assert cluster.at("total") == 15
+    (oldest,) = [fact.value for fact in found.facts if fact.name == "oldest report"]
+    assert oldest.endswith("ranges in all")
+
+
+def test_a_driver_that_does_not_keep_up() -> None:
+    """What workers have reported waits for its next round, so nothing that they do is the reason."""
+    cluster = come_to(fixed(), 15)
+    cluster.open_to(16, [0])
+    cluster.run_to(lambda: cluster.at("total") == 16)
+    evidence = evidence_of(cluster)
+    driver = DriverEvidence(
+        name="host",
+        started_us=0,
+        phase=Phase.RUNNING,
+        workers=2,
+        workers_ready=2,
+        longest_round_ms=4_000,
+    )
+    found = explain(attrs.evolve(evidence, driver=driver), cluster.asked())
+
+    assert found.cause is CauseKind.DRIVER_BUSY
+    assert "the driver takes 4 seconds for a round" in found.sentence
+    facts = {fact.name: fact.value for fact in found.facts}
+    assert facts["longest round of the driver"] == "4 seconds"
+
+
+def skewed(p: df.Pipeline, source: df.Source) -> None:
+    """Two groupings, of which the first has one key alone."""
+    (
+        p
+        | "read" >> df.Read(source)
+        | "red" >> df.Map(lambda pair: ("red", 1))
+        | "windows"
+        >> df.WindowInto(
+            df.FixedWindows(1),
+            trigger=df.Repeatedly(df.AfterCount(1)),
+            accumulation_mode=DISCARDING,
+        )
+        | "sum" >> df.CombinePerKey(sum)
+        | "one" >> df.Map(lambda pair: (0, pair[1]))
+        | "all" >> df.CombinePerKey(sum)
+        | "row" >> df.Map(lambda pair: {"key": pair[0], "sum": pair[1]})
+        | "rows" >> df.WriteToPostgres("rows", columns={"key": int, "sum": int})
+    )
+
+
+def test_a_hot_key() -> None:
+    """All records have one key: the range that has it, and the key, are part of why its worker does not keep up."""
+    cluster = Cluster(1, Gate(), skewed, shows_keys=True)
+    cluster.open_to(400)
+    cluster.run_to(lambda: cluster.at("all") == 400)
+    cluster.run_for(2_000)
+    evidence = evidence_of(cluster)
+    (name,) = [name for name, each in evidence.ranges_of("sum") if each.records]
+    owner = next(
+        each for each in cluster.workers if each and each.name == evidence.ranges[name].worker
+    )
+    splits = [each for each in cluster.master.ranges if each.computation == "read"]
+    cluster.master.move(splits, 1 - evidence.ranges[name].slot)
+    cluster.run_to(lambda: all(map(cluster.master.is_stable, splits)))
+    owner.is_paused = True
+    cluster.open_to(800)
+    cluster.run_for(SILENT_MS)
+    found = cluster.why(transform="all")
+    owner.is_paused = False
+
+    assert found.cause is CauseKind.WORKER_SILENT
+    assert (
+        f"{name} has 100% of all records of 'sum', 100% of which are of one key, 'red'"
+        in found.sentence
+    )
+    facts = {fact.name: fact.value for fact in cluster.why(transform="sum").facts}
+    assert facts["busiest range"].startswith(f"{name} has taken in 100% of that")
+    assert facts[f"frequent keys of {name}"] == "'red' about 100%"

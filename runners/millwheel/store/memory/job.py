@@ -1,5 +1,6 @@
 """StoredJob and StoredTable: what the memory store keeps of a job and of a result table."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
@@ -26,11 +27,13 @@ from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.store.channel_ends import ChannelEnds, lost_by
 from runners.millwheel.store.guards import table_of_others
 from runners.millwheel.store.port import (
+    JOURNAL_PAGE,
     PAGE_MARK,
     CellKey,
     JobRow,
     JobSpec,
     JobUpdate,
+    JournalPlace,
     KeptKind,
     PurgedKind,
     RangeRow,
@@ -283,8 +286,27 @@ def read_key(job: StoredJob, computation: str, key_hash: int) -> StoredKey | Non
             if hashed == key_hash and not key.startswith(PAGE_MARK)
         },
         timers=[each for each in taken.timers if each.key_hash == key_hash],
-        journal=taken.journal,
     )
+
+
+def read_journal(
+    job: StoredJob, range_id: RangeId, after: JournalPlace
+) -> Sequence[tuple[JournalPlace, bytes]]:
+    """The next entries of a range's journal.
+
+    Args:
+        job: has the range.
+        range_id: the range; one that is not there has none.
+        after: the place of the last one that was read.
+    """
+    places = Counter[int]()
+    found = []
+    for bundle, entry in job.journal.get(range_id, ()):
+        places[bundle] += 1
+        place = JournalPlace(bundle, places[bundle])
+        if place > after:
+            found.append((place, entry.payload))
+    return found[:JOURNAL_PAGE]
 
 
 def read_page(

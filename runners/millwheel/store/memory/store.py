@@ -89,6 +89,7 @@ from runners.millwheel.store.memory.job import (
     job_row,
     new_range,
     purge,
+    read_journal,
     read_key,
     read_page,
     read_range,
@@ -97,6 +98,7 @@ from runners.millwheel.store.memory.job import (
 from runners.millwheel.store.memory.troubles import MemoryTroubles
 from runners.millwheel.store.memory.update import count_state, updated_job
 from runners.millwheel.store.port import (
+    JOURNAL_START,
     PRUNED,
     VALUE_BYTES_MAX,
     BlockedSession,
@@ -108,11 +110,13 @@ from runners.millwheel.store.port import (
     JobSpec,
     JobSummary,
     JobUpdate,
+    JournalPlace,
     KeptKind,
     OldSnapshot,
     PendingChannel,
     PurgedKind,
     RangeRow,
+    ReplicationSlot,
     ResultTable,
     SplitsChange,
     StateCounts,
@@ -120,6 +124,7 @@ from runners.millwheel.store.port import (
     StoredLineage,
     StoredSnapshot,
     TakenRange,
+    VacuumedTable,
 )
 from runners.relay.job_outboxes import SCHEMA
 from runners.relay.memory_outbox import MemoryOutbox
@@ -200,6 +205,14 @@ class MemoryStore:
         with self._lock:
             found = self._jobs.get(job)
             return None if found is None else read_key(found, computation, key_hash)
+
+    def read_journal(
+        self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START
+    ) -> Sequence[tuple[JournalPlace, bytes]]:
+        """The next entries of a range's journal."""
+        with self._lock:
+            found = self._jobs.get(job)
+            return () if found is None else read_journal(found, range_id, after)
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
@@ -379,6 +392,14 @@ class MemoryStore:
         """What is not acknowledged, by channel."""
         with self._lock:
             return read_pending(self._jobs[job], self._clock.now_us()) if job in self._jobs else {}
+
+    def replication_slots(self) -> Sequence[ReplicationSlot]:
+        """None: nobody follows memory."""
+        return ()
+
+    def vacuumed_tables(self, job: str) -> Sequence[VacuumedTable]:
+        """None: memory has one version of everything."""
+        return ()
 
     def blocked_sessions(self) -> Sequence[BlockedSession]:
         """Nobody has a session."""

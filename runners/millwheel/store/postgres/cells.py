@@ -8,13 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.store.port import CellKey, Fenced, StoredKey, StoredTimer
+from runners.millwheel.store.port import (
+    JOURNAL_PAGE,
+    JOURNAL_START,
+    CellKey,
+    Fenced,
+    JournalPlace,
+    StoredKey,
+    StoredTimer,
+)
 from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array
 from runners.millwheel.store.postgres.catalog import JobIds, to_signed, to_unsigned
 from runners.millwheel.store.postgres.job_reads import JobReads
 
 #: The kinds of rows of what is stored of a key.
-_RANGE, _CELL, _TIMER, _ENTRY = range(4)
+_RANGE, _CELL, _TIMER = range(3)
 
 
 class CellVerbs(JobReads):
@@ -89,8 +97,23 @@ class CellVerbs(JobReads):
                 for kind, _, us, key, tag, domain in rows
                 if kind == _TIMER
             ],
-            journal=[payload for kind, *_, payload, _ in rows if kind == _ENTRY],
         )
+
+    def read_journal(
+        self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START
+    ) -> Sequence[tuple[JournalPlace, bytes]]:
+        """The next entries of a range's journal."""
+
+        def parameters(ids: JobIds) -> Mapping[str, Any]:
+            return {
+                "range_id": ids.range(range_id).number,
+                "bundle": after.bundle,
+                "part": after.part,
+                "entries": JOURNAL_PAGE,
+            }
+
+        rows = self._read_of("read_journal_page", job, [range_id], parameters)
+        return [(JournalPlace(bundle, part), payload) for bundle, part, payload in rows or ()]
 
 
 def _cells(rows: Iterable[tuple[Any, ...]]) -> Mapping[CellKey, bytes]:

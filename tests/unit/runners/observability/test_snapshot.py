@@ -13,6 +13,7 @@ from runners.observability.evidence.snapshot import (
     VERSION,
     Doing,
     DriverEvidence,
+    FreshnessObjective,
     Histogram,
     HotKey,
     JobSnapshot,
@@ -57,7 +58,8 @@ def _of_type(kind: object, name: str) -> st.SearchStrategy[object]:
 SNAPSHOTS = _built(
     JobSnapshot,
     version=st.just(VERSION),
-    driver=_built(DriverEvidence),
+    driver=_built(DriverEvidence, moves=_built(Histogram)),
+    objectives=st.lists(_built(FreshnessObjective), max_size=2),
     stages=st.dictionaries(NAMES, _built(StageEvidence), max_size=3),
     ranges=st.dictionaries(
         NAMES,
@@ -65,6 +67,8 @@ SNAPSHOTS = _built(
             RangeEvidence,
             hot_keys=st.lists(_built(HotKey, key_hash=HASHES), max_size=2),
             poll=st.none() | _built(SplitEvidence),
+            keys=st.none() | st.tuples(HASHES, HASHES),
+            hashes=st.lists(HASHES, max_size=3),
         ),
         max_size=3,
     ),

@@ -680,12 +680,21 @@ WHERE c.computation_id = %(computation_id)b AND c.key_hash = %(key_hash)b
 UNION ALL
 SELECT 2, NULL, t.fire_us, t.cell_key, t.tag, t.domain
 FROM mine CROSS JOIN {timers} t
-WHERE t.computation_id = %(computation_id)b AND t.key_hash = %(key_hash)b
-UNION ALL
-SELECT 3, NULL, NULL, NULL, e.payload, NULL
-FROM (SELECT w.payload, w.bundle, w.part FROM mine m
-      JOIN {journal} w ON w.range_id = m.range_id AND w.bundle > m.compacted
-      ORDER BY w.bundle, w.part) e;
+WHERE t.computation_id = %(computation_id)b AND t.key_hash = %(key_hash)b;
+
+-- name: read_journal_page
+-- The next entries of a range, for people.
+WITH mine AS MATERIALIZED (
+    SELECT f.range_id, f.compacted FROM dataflow.fences f WHERE f.range_id = %(range_id)b
+    ORDER BY f.generation DESC LIMIT 1
+)
+SELECT e.bundle, e.part, e.payload
+FROM mine m CROSS JOIN LATERAL (
+    SELECT w.bundle, w.part, w.payload FROM {journal} w
+    WHERE w.range_id = m.range_id AND w.bundle > m.compacted AND (w.bundle, w.part) > (%(bundle)b, %(part)b)
+    ORDER BY w.bundle, w.part LIMIT %(entries)b
+) e
+ORDER BY e.bundle, e.part;
 
 -- name: read_cells
 -- Some cells, to the owner of ranges: one statement, so tokens and cells are as of one instant.
@@ -1115,24 +1124,21 @@ SELECT pg_terminate_backend(%(pid)s);
 SELECT set_config('application_name', %(name)s, FALSE);
 
 -- name: old_snapshots
--- Whatever makes a vacuum keep versions of rows: sessions with a snapshot or that have written something, standbys that
--- report theirs, and prepared transactions.  A vacuum itself does not count.
-SELECT o.holder, o.application, o.role, o.state, EXTRACT(epoch FROM clock_timestamp() - o.since)::float8
-FROM (
-    SELECT CASE a.backend_type WHEN 'walsender' THEN 'standby in session ' ELSE 'session ' END || a.pid
-               AS holder,
-           COALESCE(a.application_name, '') AS application, COALESCE(a.usename, '') AS role,
-           COALESCE(a.state, '') AS state, COALESCE(a.xact_start, a.backend_start) AS since
-    FROM pg_stat_activity a
-    WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
-      AND a.pid <> pg_backend_pid() AND a.backend_type <> 'autovacuum worker'
-      AND (a.datname = current_database() OR a.backend_type = 'walsender')
-    UNION ALL
-    SELECT 'prepared transaction ' || p.gid, '', p.owner, 'prepared', p.prepared
-    FROM pg_prepared_xacts p WHERE p.database = current_database()
-) o
-WHERE o.since <= clock_timestamp() - %(older_than_s)s * INTERVAL '1 second'
-ORDER BY o.since;
+SELECT holder, application, role, state, EXTRACT(epoch FROM clock_timestamp() - since)::float8
+FROM dataflow.snapshot_holders
+WHERE since <= clock_timestamp() - %(older_than_s)s * INTERVAL '1 second'
+ORDER BY since;
+
+-- name: replication_slots
+SELECT slot_name, active, wal_status, kept_bytes, keeps_rows FROM dataflow.slot_status ORDER BY slot_name;
+
+-- name: vacuum_status
+-- Of a job and of all jobs together.
+SELECT coalesce(table_name, partition_name), bytes, live_rows, dead_rows, vacuum_after, is_autovacuumed,
+       EXTRACT(epoch FROM clock_timestamp() - vacuumed_at)::float8, is_being_vacuumed
+FROM dataflow.vacuum_status
+WHERE job = %(job)s OR job IS NULL
+ORDER BY dead_rows DESC, 1;
 
 -- name: blocked_sessions
 -- Sessions of this database that wait for locks of others, and what those run.
