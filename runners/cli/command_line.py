@@ -21,6 +21,7 @@ from dataflow import distribution
 from dataflow.errors import DataflowError
 from dataflow.interruption import EXIT_STATUS
 from dataflow.times import ago
+from runners.cli.advise import add_command as add_advise_command
 from runners.cli.bundle import add_command as add_bundle_command
 from runners.cli.check import add_command as add_check_command
 from runners.cli.counted import add_command as add_metrics_command
@@ -348,6 +349,7 @@ def parser() -> argparse.ArgumentParser:
     add_plot_command(_with_job(verbs))
     add_why_command(_with_job(verbs))
     add_top_command(_with_job(verbs))
+    add_advise_command(_with_job(verbs))
     add_bundle_command(_with_job(verbs))
     add_ui_commands(partial(_verb, verbs))
     _add_views(verbs)

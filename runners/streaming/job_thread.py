@@ -477,6 +477,7 @@ class StreamingJob:
         job, dsn = self._prepared.job, self._prepared.dsn
         taker = None
         if self._options.reports_on_itself:
+            gathers = placement_options(self._options) if self._gather else None
             taker = SnapshotTaker(
                 job.job,
                 job.version,
@@ -484,7 +485,7 @@ class StreamingJob:
                 self._clock.now_us(),
                 freshness=self._prepared.plan.freshness(),
                 balance=self._balance,
-                gather=self._gather,
+                gather_bytes_max=None if gathers is None else gathers.state_bytes_max,
             )
 
         def open_own() -> Store:

@@ -13,7 +13,7 @@ Pure: numbers in, a decision out.  MillWheel, section 7.1; ADR 0017.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import attrs
@@ -144,52 +144,157 @@ class LoadPolicy:
         # Which slot is too hot may change from one interval to the next, where two are equally hot.
         self._since = self._since + 1 if is_too_hot is self._is_too_hot else 1
         self._is_too_hot = is_too_hot
-        if not is_too_hot:
-            is_time = self._since >= options.merge_patience
-            return self._merge(views, slots.mean) if is_time else None
-        if self._since < options.patience:
-            return None
-        mine = [view for view in views if view.slot == slots.hottest]
-        return self._move(mine, slots) or self._split(mine, slots)
+        patience = options.patience if is_too_hot else options.merge_patience
+        return change_of(self._slots, views, options) if self._since >= patience else None
 
-    def _move(self, mine: Sequence[RangeView], slots: "_Slots") -> MoveRange | None:
-        """The move that makes the busier of the two slots least busy, if it is worth it."""
-        best = min(mine, key=lambda view: (slots.busier(view.records), view.range_id))
-        if slots.gain(best.records) < self._options.gain:
-            return None
-        return MoveRange(best.range_id, slots.coldest)
 
-    def _split(self, mine: Sequence[RangeView], slots: "_Slots") -> SplitRange | None:
-        """A split of the hottest range of which a part could move and be worth it, where that part is the best one."""
-        for view in sorted(mine, key=lambda each: (-each.records, each.range_id)):
-            cuts = [(slots.gain(share * view.records), share, at) for at, share in self._cuts(view)]
-            gain, _, at = max(cuts, default=(0.0, 0.0, 0))
-            if gain >= self._options.gain:
-                return SplitRange(view.range_id, at)
+def change_of(
+    slots: int, views: Collection[RangeView], options: PolicyOptions = PolicyOptions()
+) -> Change | None:
+    """The one change that would spread a load better, if it stays as it is; None: none is worth it.
+
+    Args:
+        slots: how many there are.
+        views: all ranges.
+        options: what is worth it.
+    """
+    found = _Slots(slots, views)
+    if found.mean * slots < options.records_min:
         return None
+    if not slots_too_hot(found.loads, options.imbalance):
+        return _merge(views, found.mean, options)
+    mine = [view for view in views if view.slot == found.hottest]
+    return _move(mine, found, options) or _split(mine, found, options)
 
-    def _cuts(self, view: RangeView) -> Iterator[tuple[int, float]]:
-        """Yield where a range could be divided, with the share of its load on the lighter side."""
-        keys = view.keys
-        hashes = sorted(each for each in view.hashes if keys is not None and each in keys)
-        if len(hashes) < self._options.hashes_min:
-            return
-        for index in range(1, len(hashes)):
-            share = min(index, len(hashes) - index) / len(hashes)
-            if hashes[index - 1] < hashes[index] and share >= self._options.lighter_share:
-                yield hashes[index], share
 
-    def _merge(self, views: Collection[RangeView], mean: float) -> MergeRanges | None:
-        """A merge of the coldest two neighbours of one slot, of a computation that has ranges to spare."""
-        pairs = [
-            (low.records + high.records, low.range_id, high.range_id)
-            for low, high in _neighbours(views, self._options.ranges_min)
-            if low.slot == high.slot
-        ]
-        records, low, high = min(pairs, default=(0, None, None))
-        if low is None or high is None or records > self._options.cold * mean:
-            return None
-        return MergeRanges(low, high)
+@attrs.frozen(kw_only=True)
+class PlannedChange:
+    """A change that is due after those before it.
+
+    Attributes:
+        before, after: the load of each slot, in records of an interval.
+        born: the range that a split makes; None: it is none.
+    """
+
+    change: Change
+    before: Sequence[float]
+    after: Sequence[float]
+    born: RangeId | None = None
+
+
+def planned_changes(
+    slots: int,
+    views: Collection[RangeView],
+    options: PolicyOptions = PolicyOptions(),
+    *,
+    next_indexes: Mapping[str, int],
+    changes_max: int = 10,
+) -> list[PlannedChange]:
+    """The changes that `LoadPolicy` would make one after the other, if the load stays as it is.
+
+    Args:
+        slots: how many there are.
+        views: all ranges.
+        options: those of the policy.
+        next_indexes: the number of the next range of each computation; none is used again.
+        changes_max: how many changes, at most.
+    """
+    found: list[PlannedChange] = []
+    indexes = dict(next_indexes)
+    while len(found) < changes_max and (change := change_of(slots, views, options)) is not None:
+        born = None
+        if isinstance(change, SplitRange):
+            name = change.range_id.computation
+            born = RangeId(name, indexes[name])
+            indexes[name] += 1
+        after = _changed(views, change, born)
+        found.append(
+            PlannedChange(
+                change=change,
+                before=_Slots(slots, views).loads,
+                after=_Slots(slots, after).loads,
+                born=born,
+            )
+        )
+        views = after
+    return found
+
+
+def _changed(views: Collection[RangeView], change: Change, born: RangeId | None) -> list[RangeView]:
+    """The ranges after a change, with the same load."""
+    by_id = {each.range_id: each for each in views}
+    mine = by_id.pop(change.range_id)
+    if isinstance(change, MoveRange):
+        return [*by_id.values(), attrs.evolve(mine, slot=change.slot)]
+    assert mine.keys is not None, "what is split or merged has keys"
+    if isinstance(change, MergeRanges):
+        gone = by_id.pop(change.gone)
+        assert gone.keys is not None, "as above"
+        low, high = min(mine.keys.low, gone.keys.low), max(mine.keys.high, gone.keys.high)
+        merged = attrs.evolve(
+            mine,
+            keys=KeyRange(low, high),
+            records=mine.records + gone.records,
+            hashes=[*mine.hashes, *gone.hashes],
+        )
+        return [*by_id.values(), merged]
+    assert born is not None, "a split makes a range"
+    below = [each for each in mine.hashes if each < change.at]
+    records = round(mine.records * len(below) / len(mine.hashes))
+    lower = attrs.evolve(
+        mine, keys=KeyRange(mine.keys.low, change.at), records=records, hashes=below
+    )
+    upper = attrs.evolve(
+        mine,
+        range_id=born,
+        keys=KeyRange(change.at, mine.keys.high),
+        records=mine.records - records,
+        hashes=[each for each in mine.hashes if each >= change.at],
+    )
+    return [*by_id.values(), lower, upper]
+
+
+def _move(mine: Sequence[RangeView], slots: "_Slots", options: PolicyOptions) -> MoveRange | None:
+    """The move that makes the busier of the two slots least busy, if it is worth it."""
+    best = min(mine, key=lambda view: (slots.busier(view.records), view.range_id))
+    if slots.gain(best.records) < options.gain:
+        return None
+    return MoveRange(best.range_id, slots.coldest)
+
+
+def _split(mine: Sequence[RangeView], slots: "_Slots", options: PolicyOptions) -> SplitRange | None:
+    """A split of the hottest range of which a part could move and be worth it, where that part is the best one."""
+    for view in sorted(mine, key=lambda each: (-each.records, each.range_id)):
+        cuts = [(slots.gain(share * view.records), share, at) for at, share in _cuts(view, options)]
+        gain, _, at = max(cuts, default=(0.0, 0.0, 0))
+        if gain >= options.gain:
+            return SplitRange(view.range_id, at)
+    return None
+
+
+def _cuts(view: RangeView, options: PolicyOptions) -> Iterator[tuple[int, float]]:
+    """Yield where a range could be divided, with the share of its load on the lighter side."""
+    keys = view.keys
+    hashes = sorted(each for each in view.hashes if keys is not None and each in keys)
+    if len(hashes) < options.hashes_min:
+        return
+    for index in range(1, len(hashes)):
+        share = min(index, len(hashes) - index) / len(hashes)
+        if hashes[index - 1] < hashes[index] and share >= options.lighter_share:
+            yield hashes[index], share
+
+
+def _merge(views: Collection[RangeView], mean: float, options: PolicyOptions) -> MergeRanges | None:
+    """A merge of the coldest two neighbours of one slot, of a computation that has ranges to spare."""
+    pairs = [
+        (low.records + high.records, low.range_id, high.range_id)
+        for low, high in _neighbours(views, options.ranges_min)
+        if low.slot == high.slot
+    ]
+    records, low, high = min(pairs, default=(0, None, None))
+    if low is None or high is None or records > options.cold * mean:
+        return None
+    return MergeRanges(low, high)
 
 
 class _Slots:

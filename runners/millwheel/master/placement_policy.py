@@ -127,9 +127,7 @@ class PlacementPolicy:
         if self._since_spread > options.memory * self._patience:
             self._too_many = None
         is_less = self._too_many is None or job.records <= options.less * self._too_many
-        fits = 2 * job.state_bytes <= options.state_bytes_max
-        is_calm = job.long_share <= options.calm_share
-        self._calm = self._calm + 1 if is_less and fits and is_calm else 0
+        self._calm = self._calm + 1 if is_less and fits_one_worker(job, options) else 0
         if self._calm < self._patience:
             return None
         self.disturbed()
@@ -161,6 +159,16 @@ class PlacementPolicy:
         why = "has more state than it keeps in memory" if is_too_large else "has too much to do"
         reason = f"one worker {why}: ranges go back to {len({*moved.values()})} other slots"
         return Placement(slots=moved, reason=reason) if moved else None
+
+
+def fits_one_worker(job: JobView, options: PlacementOptions) -> bool:
+    """Whether a job did so little in an interval, and has so little state, that one worker might have all of it.
+
+    Args:
+        job: as it was in that interval.
+        options: what is little.
+    """
+    return 2 * job.state_bytes <= options.state_bytes_max and job.long_share <= options.calm_share
 
 
 def _busiest(ranges: Collection[RangeView]) -> int:

@@ -655,6 +655,15 @@ class Store(OutboxStore, Protocol):
             None of an unknown job or computation, or one without key ranges.
         """
 
+    def state_sizes(self, job: str) -> Mapping[RangeId, int]:
+        """How many bytes of state each key range has in cells and journal, for people; none of an unknown job.
+
+        All of it is looked through, which takes time.
+
+        Args:
+            job: its name.
+        """
+
     def read_journal(
         self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START
     ) -> Sequence[tuple[JournalPlace, bytes]]:

@@ -365,10 +365,12 @@ class JobSnapshot:
             ``records_late``, ``records_dead``, ``duplicates``, ``stragglers``, ``long_ms``, ``workers_replaced``,
             ``cache_bytes``, ``cache_hits``, ``cache_misses``, ``cache_loads`` and ``cache_evictions``.
         rates: those of counts that grow, in a second, since the document before: ``records_read_per_s``,
-            ``records_late_per_s`` and ``records_dead_per_s``; none in the first document.
+            ``records_late_per_s``, ``records_dead_per_s`` and ``long_ms_per_s``; none in the first
+            document.
         objectives: that the pipeline declares.
-        gather: whether the driver moves all ranges to one worker where one can carry them.
-        balance: whether the driver moves, splits and merges ranges by itself.
+        gather_bytes_max: the state with which the driver would have all ranges on one worker, if there is little to do;
+            None: it never has.
+        balance: whether the driver moves, splits and merges ranges by itself; None: not known.
     """
 
     job: str
@@ -383,7 +385,7 @@ class JobSnapshot:
     counts: Mapping[str, int] = attrs.field(factory=dict)
     rates: Mapping[str, float] = attrs.field(factory=dict)
     objectives: Sequence[FreshnessObjective] = ()
-    gather: bool | None = None
+    gather_bytes_max: int | None = None
     balance: bool | None = None
     version: int = VERSION
 

@@ -32,7 +32,7 @@ from runners.observability.evidence.snapshot import (
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Counts of which the growth in a second is shown too.
-_GROWING = ("records_read", "records_late", "records_dead")
+_GROWING = ("records_read", "records_late", "records_dead", "long_ms")
 #: Over so many documents, about as many seconds, it is looked how a backlog grows; and at least over so long.
 _BACKLOGS_MAX, _BACKLOG_SPAN_MIN_S = 16, 5
 
@@ -47,7 +47,7 @@ class SnapshotTaker:
         started_us: when it began, in microseconds since 1970.
         freshness: what its pipeline declares, with the stage that each is about.
         balance: whether the driver moves, splits and merges ranges by itself; None: not known.
-        gather: whether it moves all of them to one worker where one can carry them; None: not known.
+        gather_bytes_max: the state with which it would have all of them on one worker; None: it never has.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class SnapshotTaker:
         *,
         freshness: Iterable[tuple[FreshnessDeclared, str]] = (),
         balance: bool | None = None,
-        gather: bool | None = None,
+        gather_bytes_max: int | None = None,
     ) -> None:
         self._job, self._version, self._driver = job, version, driver
         self._started_us, self._freshness = started_us, tuple(freshness)
-        self._balance, self._gather = balance, gather
+        self._balance, self._gather_bytes_max = balance, gather_bytes_max
         #: When backlogs were so large, by source, the oldest first.
         self._backlogs: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=_BACKLOGS_MAX)
         #: What the rates are since.
@@ -119,7 +119,7 @@ class SnapshotTaker:
                 for declared, stage in self._freshness
                 if stage in stages
             ],
-            gather=self._gather,
+            gather_bytes_max=self._gather_bytes_max,
             balance=self._balance,
         )
         return snapshot

@@ -184,6 +184,10 @@ def check_a_key_is_read_by_anybody(connect: StoreFactory) -> None:
     expect_equal((empty.range_id, dict(empty.cells)), (HIGH, {}), "a key that nobody has")
     expect(store.read_key(JOB, "nobody", 7) is None, "a computation that is not there")
     expect(store.read_key("nobody", "count", 7) is None, "a job that is not there")
+    sizes = store.state_sizes(JOB)
+    expect_equal(dict(store.state_sizes("nobody")), {}, "the state of no job")
+    # Of cells keys and values, pages among them, and of the journal all entries.
+    expect_equal(dict(sizes), {LOW: 2 + 5 + 6 + 3, HIGH: 0}, "bytes of state")
     owner.commit(cells=[cell(b"k", None)])
 
 

@@ -289,6 +289,22 @@ def read_key(job: StoredJob, computation: str, key_hash: int) -> StoredKey | Non
     )
 
 
+def state_sizes(job: StoredJob) -> Mapping[RangeId, int]:
+    """How many bytes of state each key range has.
+
+    Args:
+        job: has the ranges.
+    """
+    sizes = {}
+    for range_id, row in job.ranges.items():
+        if row.keys is not None:
+            cells = job.cells.get(range_id.computation, {}).items()
+            sizes[range_id] = sum(
+                len(key) + len(value) for (hashed, key), value in cells if hashed in row.keys
+            ) + sum(len(entry.payload) for _, entry in job.journal.get(range_id, ()))
+    return sizes
+
+
 def read_journal(
     job: StoredJob, range_id: RangeId, after: JournalPlace
 ) -> Sequence[tuple[JournalPlace, bytes]]:

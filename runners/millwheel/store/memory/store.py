@@ -93,6 +93,7 @@ from runners.millwheel.store.memory.job import (
     read_key,
     read_page,
     read_range,
+    state_sizes,
     tables_of,
 )
 from runners.millwheel.store.memory.troubles import MemoryTroubles
@@ -205,6 +206,11 @@ class MemoryStore:
         with self._lock:
             found = self._jobs.get(job)
             return None if found is None else read_key(found, computation, key_hash)
+
+    def state_sizes(self, job: str) -> Mapping[RangeId, int]:
+        """How many bytes of state each key range has."""
+        with self._lock:
+            return state_sizes(self._jobs[job]) if job in self._jobs else {}
 
     def read_journal(
         self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START

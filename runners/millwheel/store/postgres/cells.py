@@ -99,6 +99,18 @@ class CellVerbs(JobReads):
             ],
         )
 
+    def state_sizes(self, job: str) -> Mapping[RangeId, int]:
+        """How many bytes of state each key range has, with all of its journal."""
+        ids = self._load(job)
+        if ids is None:
+            return {}
+        rows = self._read_of("state_sizes", job, (), lambda _: {"job": job})
+        return {
+            ids.by_number[number]: nbytes
+            for number, nbytes in rows or ()
+            if number in ids.by_number
+        }
+
     def read_journal(
         self, job: str, range_id: RangeId, after: JournalPlace = JOURNAL_START
     ) -> Sequence[tuple[JournalPlace, bytes]]:

@@ -682,6 +682,17 @@ SELECT 2, NULL, t.fire_us, t.cell_key, t.tag, t.domain
 FROM mine CROSS JOIN {timers} t
 WHERE t.computation_id = %(computation_id)b AND t.key_hash = %(key_hash)b;
 
+-- name: state_sizes
+-- What the next owner of each key range would have to read in time: an estimate, as all of it is looked through.
+SELECT r.range_id, (
+    (SELECT coalesce(sum(octet_length(c.cell_key) + octet_length(c.value)), 0) FROM {cells} c
+     WHERE c.computation_id = r.computation_id AND c.key_hash BETWEEN r.first_hash AND r.last_hash)
+    + (SELECT coalesce(sum(octet_length(w.payload)), 0) FROM {journal} w WHERE w.range_id = r.range_id)
+)::bigint
+FROM dataflow.ranges r JOIN dataflow.computations o USING (computation_id)
+JOIN dataflow.jobs j USING (job_id)
+WHERE j.name = %(job)s AND r.first_hash IS NOT NULL;
+
 -- name: read_journal_page
 -- The next entries of a range, for people.
 WITH mine AS MATERIALIZED (

@@ -1,0 +1,1 @@
+"""What would spread the load of a job better, and what it would cost: the judgement of its balancer, for people."""
