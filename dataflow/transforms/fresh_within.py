@@ -18,8 +18,8 @@ class FreshWithin(PTransform[Any, Any]):
     the same as an option, ``fresh_within=``.
 
     What counts is the output watermark of the stage that the collection is made in, so a source without records that
-    does not say that it is idle is not fresh, however little there is to do; and what waits for a sink that cannot be
-    reached is not counted.
+    does not say that it is idle is not fresh, however little there is to do; and a job with a sink that has failed for
+    longer than that is not fresh either.
 
     Args:
         within: how far: seconds, a timedelta, or a text such as ``"5s"``.

@@ -24,20 +24,20 @@ def check(store: Store, asked: argparse.Namespace) -> None:
 
     Args:
         store: whose jobs are checked.
-        asked: the parsed command line, with ``job`` and ``fresh_within_us``, both None or neither.
+        asked: the parsed command line, with ``job``, ``fresh_within_us`` and ``strict``.
 
     Raises:
-        DataflowError: the check fails, or there is one of the two alone.
+        DataflowError: the check fails, or an option is given that takes a job.
     """
-    if (asked.job is None) != (asked.fresh_within_us is None):
+    if asked.job is not None:
+        check_fresh(store, asked.job, asked.fresh_within_us, SystemClock(), is_strict=asked.strict)
+        return
+    if asked.fresh_within_us is not None or asked.strict:
         raise DataflowError(
-            "whether a job is fresh takes a job, and how far it may be behind the clock",
+            "whether something is fresh, or its store is well, is asked of one job",
             hint="dataflow check JOB --fresh-within 5s; or dataflow check, of all jobs",
         )
-    if asked.job is None:
-        check_formats(store)
-    else:
-        check_fresh(store, asked.job, asked.fresh_within_us, SystemClock())
+    check_formats(store)
 
 
 def check_formats(store: Store) -> None:
@@ -133,9 +133,11 @@ def add_command(add: Callable[[str, str, str, str], argparse.ArgumentParser]) ->
         "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
         "unfinished could not go on. A session that has held a snapshot of the database for a minute or more is named: "
         "until it ends nothing is freed that jobs overwrite or delete. Of one job the exit status is 0 if its results "
-        "are not further behind the clock than they may be, and 2 with one line that says why if they are, or if "
-        "nobody knows.",
-        "dataflow check scores --fresh-within 5s",
+        "are not further behind the clock than its pipeline declares (fresh_within=) or --fresh-within says, and 2 "
+        "with one line that says why if they are, or if nobody knows. What is wrong with its store has a line of its "
+        "own: long transactions, replication slots that nobody reads, tables with many dead rows, and autovacuum that "
+        "is off.",
+        "dataflow check scores",
     )
     parser.add_argument("job", metavar="JOB", nargs="?", help="name of a job that has to be fresh")
     parser.add_argument(
@@ -143,6 +145,11 @@ def add_command(add: Callable[[str, str, str, str], argparse.ArgumentParser]) ->
         dest="fresh_within_us",
         metavar="TIME",
         type=_length_us,
-        help="how far its event time may be behind the clock, such as 5s",
+        help="how far its event time may be behind the clock, such as 5s; by default as its pipeline declares",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="fail also if something is wrong with the store of the job",
     )
     parser.set_defaults(do=check)

@@ -1,7 +1,10 @@
 """Whether a job is fresh, for probes: how far what it has emitted is behind the clock, against how far it may be.
 
+How far it may be is declared in its pipeline (``fresh_within=``), or given.
 A job that is finished is fresh; one that nobody runs, or whose driver is silent, is not, however far it is.
 """
+
+from collections.abc import Sequence
 
 import attrs
 
@@ -31,53 +34,135 @@ class Freshness:
     text: str
 
 
-def freshness_of(evidence: Evidence, within_us: int) -> Freshness:
-    """How fresh a job is.
+@attrs.frozen(kw_only=True)
+class Objective:
+    """How far behind the clock something may be.
+
+    Attributes:
+        name: of the transform that declares it, or of the stage.
+        stage: whose output watermark counts.
+        within_us: how far, in microseconds.
+    """
+
+    name: str
+    stage: str
+    within_us: int
+
+
+def declared_objectives(evidence: Evidence) -> list[Objective]:
+    """What the pipeline of a job declares.
 
     Args:
         evidence: of the job.
-        within_us: how far behind the clock its results may be, in microseconds.
+    """
+    return [
+        Objective(name=each.transform, stage=each.stage, within_us=each.within_us)
+        for each in evidence.objectives
+    ]
+
+
+def asked_objectives(evidence: Evidence, within_us: int) -> list[Objective]:
+    """The same for all that a job emits last.
+
+    Args:
+        evidence: of the job.
+        within_us: how far behind the clock it may be, in microseconds.
+    """
+    fed = {sender for each in evidence.stages.values() for sender in each.senders}
+    last = [name for name in evidence.stages if name not in fed]
+    return [Objective(name=name, stage=name, within_us=within_us) for name in last]
+
+
+def freshness_of(evidence: Evidence, objectives: Sequence[Objective]) -> Freshness:
+    """How fresh a job is: the objective that it misses by most, or meets by least.
+
+    Args:
+        evidence: of the job.
+        objectives: that it has to meet.
     """
     job = evidence.job
     if evidence.state in (JobState.FINISHED, JobState.DRAINED):
         return Freshness(is_fresh=True, text=f"job {job} is {evidence.state.value}")
     if evidence.state is JobState.NOT_RUNNING:
         return Freshness(is_fresh=False, text=f"job {job} is not running")
-    if is_old(evidence) or not evidence.stages:
+    if is_old(evidence) or not evidence.stages or not objectives:
         return Freshness(is_fresh=False, text=f"it is not known how fresh job {job} is")
-    fed = {sender for each in evidence.stages.values() for sender in each.senders}
-    output_us, name = min(
-        (latest_output_us(evidence.stages, name), name)
-        for name in evidence.stages
-        if name not in fed
+    _, _, found = min(
+        (
+            (each.within_us - _behind_us(evidence, each), each.name, _of_objective(evidence, each))
+            for each in objectives
+        ),
+        key=lambda found: found[:2],
     )
+    stuck = [
+        each
+        for each in evidence.sinks
+        if (each.failing_for_us or 0) > max(objective.within_us for objective in objectives)
+    ]
+    if found.is_fresh and stuck:
+        failing = length(stuck[0].failing_for_us or 0)
+        text = f"{stuck[0].waiting:,} rows of job {job} wait for {stuck[0].name}, which has failed for {failing}"
+        return Freshness(is_fresh=False, text=text)
+    return found
+
+
+def _behind_us(evidence: Evidence, objective: Objective) -> int:
+    output_us = latest_output_us(evidence.stages, objective.stage)
+    return 0 if output_us >= MAX_TIMESTAMP_US else max(0, evidence.now_us - output_us)
+
+
+def _of_objective(evidence: Evidence, objective: Objective) -> Freshness:
+    name, job = objective.name, evidence.job
+    output_us = latest_output_us(evidence.stages, objective.stage)
     if output_us >= MAX_TIMESTAMP_US:
         return Freshness(
             is_fresh=True, text=f"{name!r} of job {job} has come to the end of its input"
         )
     if output_us <= MIN_TIMESTAMP_US:
         return Freshness(is_fresh=False, text=f"{name!r} of job {job} has not come anywhere yet")
-    lag_us = max(0, evidence.now_us - output_us)
-    text = f"{name!r} of job {job} is {length(lag_us)} behind the clock"
-    return Freshness(is_fresh=lag_us <= within_us, text=text)
+    lag_us = _behind_us(evidence, objective)
+    may = length(objective.within_us)
+    text = f"{name!r} of job {job} is {length(lag_us)} behind the clock, and may be {may}"
+    return Freshness(is_fresh=lag_us <= objective.within_us, text=text)
 
 
-def check_fresh(store: Store, job: str, within_us: int, clock: Clock) -> None:
-    """Print that a job is fresh.
+def check_fresh(
+    store: Store, job: str, within_us: int | None, clock: Clock, *, is_strict: bool = False
+) -> None:
+    """Print that a job is fresh, and what is wrong with its store.
 
     Args:
         store: that has the job.
         job: its name.
-        within_us: how far behind the clock its results may be, in microseconds.
+        within_us: how far behind the clock its results may be, in microseconds; None: as its pipeline declares.
         clock: that of this machine.
+        is_strict: whether what is wrong with the store is an error too.
 
     Raises:
-        DataflowError: it is not, on one line with the reason.
+        DataflowError: it is not, on one line with the reason; or its pipeline declares nothing.
     """
     find_job(store, job)
     evidence = evidence_from_store(store, job, clock)
-    found = freshness_of(evidence, within_us)
+    objectives = (
+        declared_objectives(evidence)
+        if within_us is None
+        else asked_objectives(evidence, within_us)
+    )
+    is_known = evidence.state is JobState.RUNNING and evidence.as_of_us is not None
+    if within_us is None and not objectives and is_known:
+        raise DataflowError(
+            f"the pipeline of job {job} declares nothing of its freshness",
+            hint='declare it, with df.WriteToPostgres(..., fresh_within="5s") or df.FreshWithin("5s"); or say it '
+            f"here: dataflow check {job} --fresh-within 5s",
+        )
+    found = freshness_of(evidence, objectives)
+    for finding in evidence.store:
+        print_line(f"store, {finding.kind.value}: {finding.text}")
     if not found.is_fresh:
         reason = "; ".join(explain(evidence, Question()).sentence.splitlines())
-        raise DataflowError(f"not fresh: {found.text}, and may be {length(within_us)}: {reason}")
+        raise DataflowError(f"not fresh: {found.text}: {reason}")
+    if is_strict and evidence.store:
+        raise DataflowError(
+            f"something is wrong with the store of job {job}: {evidence.store[0].text}"
+        )
     print_line(f"fresh: {found.text}")

@@ -138,6 +138,11 @@ def show_top(store: Store, asked: argparse.Namespace) -> None:
             for row in rows
         ),
     )
+    for objective in evidence.objectives:
+        print_line(
+            f"{objective.transform}: {'fresh' if objective.is_met else 'not fresh'}, "
+            f"{_length(objective.behind_us)} behind the clock, and may be {length(objective.within_us)}"
+        )
     for each in evidence.unknown:
         print_line(f"unknown: {each}")
 
@@ -155,6 +160,7 @@ def top_json(evidence: Evidence, rows: list[TopRow]) -> dict[str, object]:
         "as_of_us": evidence.as_of_us,
         "age_us": None if evidence.as_of_us is None else evidence.now_us - evidence.as_of_us,
         "stages": [{**attrs.asdict(row), "state": row.state.word} for row in rows],
+        "objectives": [attrs.asdict(each) for each in evidence.objectives],
         "unknown": [*evidence.unknown],
     }
 

@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import dataflow as df
@@ -27,8 +29,9 @@ from runners.process_name import process_name
 from runners.registry import open_store
 from runners.streaming.job_thread import StreamingJob
 from runners.testing.scripted_source import Batch, ScriptedSource
+from tests.gated_sources import Gate
 from tests.processes import in_a_group
-from tests.streaming_jobs import Streaming, write_events
+from tests.streaming_jobs import Streaming, read_on, two_branches, write_events
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -337,3 +340,69 @@ def driver(store: Store) -> DriverEvidence:
     found = store.read_snapshot("files")
     assert found is not None
     return JobSnapshot.read(found.document).driver
+
+
+#: What a server says when it does not take the document: a rule of its operator, a full disk, a right that was revoked.
+REFUSALS = ("raise_exception", "disk_full", "insufficient_privilege")
+
+
+def refuse(admin: psycopg.Connection[Any], error: str) -> None:
+    """Have each insert of a document fail, and count how often it was tried: a sequence does not go back."""
+    admin.execute("CREATE SEQUENCE IF NOT EXISTS public.tried")
+    admin.execute("SELECT setval('public.tried', 1)")
+    admin.execute(
+        f"""CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM nextval('public.tried');
+            RAISE EXCEPTION 'refused: {error}' USING ERRCODE = '{error}';
+        END $$"""
+    )
+    admin.execute(
+        "CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON dataflow.job_snapshots "
+        "FOR EACH ROW EXECUTE FUNCTION public.refuse()"
+    )
+
+
+def tried(admin: psycopg.Connection[Any]) -> int:
+    row = admin.execute("SELECT last_value FROM public.tried").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_server_that_refuses_the_document(
+    started: Callable[..., StreamingJob],
+    store: Store,
+    store_dsn: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The job goes on; each refusal is in the log once, however often it is tried; then documents are there again."""
+    gate = Gate(path=tmp_path / "gate", records=100_000, records_per_second=300)
+    job = started(two_branches(write_events(tmp_path / "events.csv")), gate=gate)
+    until(lambda: snapshot(store) is not None)
+    with psycopg.connect(store_dsn, autocommit=True) as admin:
+        for error in REFUSALS:
+            refuse(admin, error)
+            until(lambda: tried(admin) > 4, lambda: str(tried(admin)))
+            counts = job.statistics()
+            assert counts is not None
+            before = counts.records_read
+            read_on(job, before + 100)
+            refused = snapshot(store)
+            admin.execute("DROP TRIGGER refuse ON dataflow.job_snapshots")
+            until(partial(is_later, store, refused))
+    shown = [re.findall(r"refused: (\w+)", each) for each in reported(caplog)]
+    assert shown == [[error] for error in REFUSALS]
+
+
+def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if "cannot be written to its store for people to see" in each.getMessage()
+    ]
+
+
+def is_later(store: Store, before: JobSnapshot | None) -> bool:
+    found = snapshot(store)
+    return found is not None and before is not None and found.taken_us > before.taken_us

@@ -20,6 +20,7 @@ from runners.millwheel.store.port import (
     BlockedSession,
     JobSpec,
     JobSummary,
+    OldSnapshot,
     RangeSpec,
     Store,
 )
@@ -27,6 +28,7 @@ from runners.millwheel.versions.state_shape import StateShape
 from runners.observability.evidence.snapshot import (
     Doing,
     DriverEvidence,
+    FreshnessObjective,
     HotKey,
     JobSnapshot,
     Phase,
@@ -135,7 +137,11 @@ def note(store: Driven, found: JobSnapshot) -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["why", "scores", *arguments]) == 0
+    return output(capsys, "why", "scores", *arguments)
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main([*arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -298,7 +304,7 @@ def test_a_probe(store: Driven, clock: ManualClock, capsys: pytest.CaptureFixtur
     assert main(["check", "scores", "--fresh-within", "129s"]) == 0
     assert (
         capsys.readouterr().out
-        == "fresh: 'sum' of job scores is 2 minutes 8 seconds behind the clock\n"
+        == "fresh: 'sum' of job scores is 2 minutes 8 seconds behind the clock, and may be 2 minutes 9 seconds\n"
     )
     assert main(["check", "scores", "--fresh-within", "127s"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -317,12 +323,88 @@ def test_a_probe(store: Driven, clock: ManualClock, capsys: pytest.CaptureFixtur
     assert main(["check", "scores", "--fresh-within", "1h"]) == 0
 
 
-@pytest.mark.parametrize("arguments", [["scores"], ["--fresh-within", "5s"]])
+def declared(within_s: int) -> JobSnapshot:
+    """What a driver writes of a pipeline that declares how fresh its rows are."""
+    objective = FreshnessObjective(
+        transform="rows",
+        stage="sum",
+        within_us=within_s * S,
+        behind_us=128 * S,
+        is_met=within_s >= 128,
+    )
+    return attrs.evolve(snapshot(), objectives=[objective])
+
+
+def test_a_probe_of_what_is_declared(
+    store: Driven, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an option; by the command, beside the stages, and where somebody asks why."""
+    note(store, declared(130))
+    assert main(["check", "scores"]) == 0
+    assert "fresh: 'rows' of job scores is 2 minutes 8 seconds behind" in capsys.readouterr().out
+    note(store, declared(60))
+    assert main(["check", "scores"]) == 2
+    assert (
+        "not fresh: 'rows' of job scores is 2 minutes 8 seconds behind the clock, and may be 1 minute: "
+        in (capsys.readouterr().err)
+    )
+    assert "rows: not fresh, 2 minutes 8 seconds behind the clock" in output(
+        capsys, "top", "scores"
+    )
+    assert "not met, 2 minutes 8 seconds behind, by 'rows'" in output(capsys, "why", "scores")
+    assert main(["check", "scores", "--fresh-within", "3m"]) == 0
+    capsys.readouterr()
+
+    monkeypatch.setattr(
+        store,
+        "old_snapshots",
+        lambda _: [
+            OldSnapshot(holder="session 7", application="a", user="b", state="idle", age_s=99.0)
+        ],
+    )
+    assert main(["check", "scores", "--fresh-within", "3m"]) == 0
+    assert (
+        "store, long transaction: session 7 (a, user b, idle) has held a snapshot for 1 minute 39 seconds"
+        in (capsys.readouterr().out)
+    )
+    assert main(["check", "scores", "--fresh-within", "3m", "--strict"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["scores"], ["--fresh-within", "5s"], ["--strict"]])
 def test_a_probe_needs_a_job_and_a_time(
     store: Driven, capsys: pytest.CaptureFixture[str], arguments: Sequence[str]
 ) -> None:
+    note(store, snapshot())
     assert main(["check", *arguments]) == 2
-    assert "dataflow check JOB --fresh-within 5s" in capsys.readouterr().err
+    assert "--fresh-within 5s" in capsys.readouterr().err
+
+
+def test_advice_of_a_job_and_of_one_of_which_nothing_is_known(
+    store: Driven, clock: ManualClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["advise", "scores"]) == 2
+    assert "its driver has left no snapshot" in capsys.readouterr().err
+    note(store, snapshot())
+    assert "nothing is advised: the driver has only just begun to look" in output(
+        capsys, "advise", "scores"
+    )
+    found = snapshot()
+    ranges = {
+        "read[0]": attrs.evolve(found.ranges["read[0]"], records_per_s=4_000.0),
+        "sum[0]": attrs.evolve(found.ranges["sum[0]"], records_per_s=9_000.0, keys=(0, 2**64 - 1)),
+    }
+    workers = [*found.workers, WorkerEvidence(slot=1, worker="v")]
+    driver = attrs.evolve(found.driver, workers=2, workers_ready=2)
+    note(store, attrs.evolve(found, ranges=ranges, workers=workers, driver=driver))
+    shown = output(capsys, "advise", "scores")
+    assert "1. move read[0] to slot 1: its worker has more to do than others" in shown
+    assert "dataflow move scores 'read[0]' 1 --wait" in shown
+    assert "records/s of the workers: 13,000, 0 before, 9,000, 4,000 after" in shown
+    first = json.loads(output(capsys, "advise", "scores", "--json"))["steps"][0]
+    assert (first["kind"], first["command"]) == ("move", "dataflow move scores 'read[0]' 1 --wait")
+    clock.advance(6_000)
+    assert main(["advise", "scores"]) == 2
+    assert "nobody knows the load of job scores now" in capsys.readouterr().err
 
 
 KEY, PASSWORD, RECORD = "anna@example.org", "hunter2", "4111-1111"
