@@ -71,12 +71,15 @@ class Pulse:
         self._running.board = None
         self._stopped.set()
 
-    def _run(self) -> None:
-        assert self._running is not None
+    def look(self) -> None:
+        """Write down which element user code is at now, and that this interpreter runs another thread."""
         board = self._page.board
+        board[BoardItem.INTERPRETER] = self._clock.now_us()
+        board[BoardItem.RECORD], board[BoardItem.RECORDS] = _at_of(self._running or running())
+
+    def _run(self) -> None:
         while True:
-            board[BoardItem.INTERPRETER] = self._clock.now_us()
-            board[BoardItem.RECORD], board[BoardItem.RECORDS] = _at_of(self._running)
+            self.look()
             if self._stopped.wait(_PULSE_INTERVAL_S):
                 return
 
