@@ -70,9 +70,14 @@ def redacted(evidence: Evidence) -> Evidence:
         blocked=[
             attrs.evolve(each, query=" ".join(each.query.split()[:1])) for each in evidence.blocked
         ],
+        changes=[
+            attrs.evolve(each, reason=without_values(each.reason)) for each in evidence.changes
+        ],
         ranges={
             name: attrs.evolve(
-                each, hot_keys=[attrs.evolve(key, key=None, key_hash=0) for key in each.hot_keys]
+                each,
+                hot_keys=[attrs.evolve(key, key=None, key_hash=0) for key in each.hot_keys],
+                hashes=(),
             )
             for name, each in evidence.ranges.items()
         },

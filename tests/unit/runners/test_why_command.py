@@ -474,7 +474,10 @@ def with_troubles(clock: ManualClock) -> WithTroubles:
     )
     found = snapshot()
     hot = HotKey(key_hash=123_456_789_012_345, count=9, error=0, of=10, key=KEY)
-    ranges = {name: attrs.evolve(each, hot_keys=[hot]) for name, each in found.ranges.items()}
+    ranges = {
+        name: attrs.evolve(each, hot_keys=[hot], hashes=[hot.key_hash])
+        for name, each in found.ranges.items()
+    }
     waiting = attrs.evolve(
         found.workers[0],
         heartbeat_received_us=found.taken_us,
