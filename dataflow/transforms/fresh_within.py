@@ -36,6 +36,6 @@ class FreshWithin(PTransform[Any, Any]):
         return f"FreshWithin({self._within})"
 
     def expand(self, pcoll: PCollection[T]) -> PCollection[T]:
-        """The same collection."""
+        """Declare it of the collection, which stays as it is."""
         pcoll.pipeline.declare_fresh(pcoll, self._within)
         return pcoll

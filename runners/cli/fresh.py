@@ -62,7 +62,7 @@ def declared_objectives(evidence: Evidence) -> list[Objective]:
 
 
 def asked_objectives(evidence: Evidence, within_us: int) -> list[Objective]:
-    """The same for all that a job emits last.
+    """One objective for all that a job emits last.
 
     Args:
         evidence: of the job.

@@ -106,7 +106,7 @@ class Observed(FullStepsCluster):
 
 
 def of_ranges(found: JobAdvice) -> list[Advice]:
-    """Those that spread the load; workers of a simulation do nothing for any time, so they always seem too many."""
+    """What spreads the load; workers of a simulation do nothing for any time, so they always seem too many."""
     return [each for each in found.steps if each.kind in (AdviceKind.SPLIT, AdviceKind.MOVE)]
 
 

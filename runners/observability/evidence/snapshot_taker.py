@@ -125,7 +125,7 @@ class SnapshotTaker:
         return snapshot
 
     def _worker_before(self, number: int, slot: SlotView) -> WorkerEvidence | None:
-        """The same worker in the document before."""
+        """What the document before has of a worker, if it is still the same."""
         workers = () if self._before is None else self._before.workers
         found = workers[number] if number < len(workers) else None
         return None if found is None or found.worker != slot.worker else found
