@@ -42,7 +42,7 @@ def build(p: df.Pipeline) -> None:
         start_us=time.time_ns() // 1_000,
         per_second=PER_SECOND,
         records=PER_SECOND * 3_600,
-        distinct=1_000,
+        distinct=100_000,
     )
     (
         p

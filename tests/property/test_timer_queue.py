@@ -55,6 +55,12 @@ class TimerQueueMachine(RuleBasedStateMachine):
 
         assert due == self.queue.pop_due(watermark_us, timers_max)
 
+    @rule(watermark_us=TIMES_US, most=st.integers(1, 30))
+    def count(self, watermark_us: int, most: int) -> None:
+        due = sum(fire_us <= watermark_us for fire_us, _ in self.model.values())
+        found = self.queue.count_due(watermark_us, most)
+        assert min(due, most) == min(found, most)
+
     @rule(is_gone=st.sampled_from([lambda timer: timer[1].end_us == 1, lambda _: True]))
     def forget(self, is_gone: Callable[[TimerId], bool]) -> None:
         self.model = {timer: at for timer, at in self.model.items() if not is_gone(timer)}
