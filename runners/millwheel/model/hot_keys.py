@@ -19,8 +19,8 @@ import attrs
 KEYS_MAX = 16
 #: Keys that are shown of a range.
 SHOWN_MAX = 5
-#: How many are counted at once.
-BATCH = 256
+#: How many are counted at once, at least.
+BATCH = 1_024
 #: When so many were noted all counts are halved: what was long ago is to count for less.
 HALVED_AFTER = 1 << 16
 #: Of a key as text.
@@ -61,16 +61,18 @@ class HotKeys:
         self._texts: dict[int, str] = {}
         self._total = 0
 
-    def note(self, key_hash: int, key: Hashable) -> None:
-        """Count a key.
+    def note(self, key_hashes: Sequence[int], keys: Sequence[Hashable]) -> None:
+        """Count keys.
 
         Args:
-            key_hash: its hash.
-            key: itself, for its text.
+            key_hashes: their hashes.
+            keys: the keys, for their texts.
         """
-        self._batch.append(key_hash)
-        if self._keeps_text and key_hash not in self._texts:
-            self._texts[key_hash] = repr(key)[:TEXT_CHARS_MAX]
+        self._batch += key_hashes
+        if self._keeps_text:
+            for key_hash, key in zip(key_hashes, keys, strict=True):
+                if key_hash not in self._texts:
+                    self._texts[key_hash] = repr(key)[:TEXT_CHARS_MAX]
         if len(self._batch) >= BATCH:
             self._fold()
 
@@ -99,9 +101,12 @@ class HotKeys:
         # A key that is not in a full summary may have come as often as the rarest that is.
         missed = min(count for count, _ in self._counts.values()) if self._is_full else 0
         merged = dict(self._counts)
-        for key_hash, count in Counter(batch).items():
-            known, error = merged.get(key_hash, (missed, missed))
-            merged[key_hash] = known + count, error
+        counted = Counter(batch)
+        for key_hash, (count, error) in self._counts.items():
+            merged[key_hash] = count + counted.pop(key_hash, 0), error
+        # Of those that are not known the most frequent of the batch alone can be among those that are kept.
+        for key_hash, count in counted.most_common(KEYS_MAX):
+            merged[key_hash] = missed + count, missed
         kept = sorted(merged.items(), key=lambda each: -each[1][0])[:KEYS_MAX]
         if self._total >= HALVED_AFTER:
             self._total //= 2

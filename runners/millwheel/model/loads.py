@@ -62,8 +62,9 @@ class LoadMeter:
             hash_of: from a key to its hash; called for a sample of the keys only.
         """
         self.count(range_id, len(partials))
-        for key in self._sample(partials):
-            self._note(range_id, hash_of(key), key)
+        keys = self._sample(partials)
+        if keys:
+            self._note(range_id, [hash_of(key) for key in keys], keys)
 
     def _sample(self, partials: Sequence[Any]) -> list[Any]:
         """Choose some of the keys of partials, whose hashes are to be noted."""
@@ -79,14 +80,14 @@ class LoadMeter:
         self._chance = (self._chance * 6364136223846793005 + 1442695040888963407) % (1 << 64)
         return 1 + self._chance * (2 * _STRIDE - 1) // (1 << 64)
 
-    def _note(self, range_id: RangeId, key_hash: int, key: Any) -> None:
-        """Note one of these keys."""
+    def _note(self, range_id: RangeId, key_hashes: Sequence[int], keys: Sequence[Any]) -> None:
+        """Note these keys."""
         hashes = self._hashes.get(range_id)
         if hashes is None:
             hashes = self._hashes[range_id] = deque(maxlen=_HASHES_MAX)
             self._hot[range_id] = HotKeys(keeps_text=self._keeps_keys)
-        hashes.append(key_hash)
-        self._hot[range_id].note(key_hash, key)
+        hashes.extend(key_hashes)
+        self._hot[range_id].note(key_hashes, keys)
 
     def forget(self, range_id: RangeId) -> None:
         """Forget a range that another worker owns now, or that has other keys."""

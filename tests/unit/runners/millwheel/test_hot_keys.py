@@ -19,7 +19,7 @@ def test_counts_are_bounded(keys: list[int], repeated: int) -> None:
     """What is known of a key is at least how often it came, and too much by its error at most."""
     found, noted = HotKeys(), keys + [7] * repeated
     for key in noted:
-        found.note(key, key)
+        found.note([key], [key])
     true = Counter(noted)
     for each in found.top():
         assert true[each.key_hash] <= each.count <= true[each.key_hash] + each.error
@@ -36,7 +36,7 @@ def test_counts_are_bounded(keys: list[int], repeated: int) -> None:
 def test_a_hot_key_among_very_many_is_first() -> None:
     found = HotKeys()
     for number in range(50 * BATCH):
-        found.note(3 if number % 4 == 0 else 1_000 + number, "three")
+        found.note([3 if number % 4 == 0 else 1_000 + number], ["three"])
     assert found.top()[0].key_hash == 3
 
 
@@ -44,9 +44,9 @@ def test_what_was_long_ago_counts_for_less() -> None:
     """A key that is hot now is soon before one that was hot for a long time."""
     found = HotKeys()
     for _ in range(2 * HALVED_AFTER):
-        found.note(1, "then")
+        found.note([1], ["then"])
     for _ in range(HALVED_AFTER):
-        found.note(2, "now")
+        found.note([2], ["now"])
     assert [each.key_hash for each in found.top()] == [2, 1]
 
 
@@ -55,7 +55,7 @@ def test_keys_are_text_only_where_that_is_wanted() -> None:
     silent, open_ones = HotKeys(), HotKeys(keeps_text=True)
     for number in range(3 * BATCH):
         for each in (silent, open_ones):
-            each.note(number % 40, ("key", number % 40, "x" * 1_000))
+            each.note([number % 40], [("key", number % 40, "x" * 1_000)])
     assert {each.text for each in silent.top()} == {None}
     for found in open_ones.top():
         assert found.text is not None
