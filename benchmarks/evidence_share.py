@@ -79,7 +79,7 @@ class Spent:
         return call
 
 
-class Told:
+class Evidence:
     """All that a job tells of itself, once a second while it runs in this thread."""
 
     def __init__(self, dsn: str, spent: Spent) -> None:
@@ -176,12 +176,12 @@ def shares(dsn: str, pipeline: df.Pipeline) -> tuple[Mapping[str, float], float,
         ExitStack() as stack,
     ):
         # Made after the job, as there is nothing to tell before.
-        told: list[Told] = []
+        reporters: list[Evidence] = []
 
         def watched(master: Master) -> None:
-            if not told:
-                told.append(stack.enter_context(closing(Told(fresh, spent))))
-            told[0].look(master)
+            if not reporters:
+                reporters.append(stack.enter_context(closing(Evidence(fresh, spent))))
+            reporters[0].look(master)
 
         for kind, name, what in (
             (Worker, "_account", "account"),
@@ -190,7 +190,7 @@ def shares(dsn: str, pipeline: df.Pipeline) -> tuple[Mapping[str, float], float,
             stack.enter_context(patch.object(kind, name, spent.timed(what, getattr(kind, name))))
         stack.enter_context(patch.object(HotKeys, "note", counted))
         took = run_to_end(store, fresh, pipeline, options, watched=watched)
-        told[0].close()
+        reporters[0].close()
         stack.pop_all()
     sample, again = HotKeys(), spent.noted
     with spent.on("hot keys"):
@@ -200,7 +200,7 @@ def shares(dsn: str, pipeline: df.Pipeline) -> tuple[Mapping[str, float], float,
     return (
         {what: seconds / all_s * 100 for what, seconds in spent.seconds.items()},
         all_s,
-        told[0].snapshots,
+        reporters[0].snapshots,
     )
 
 

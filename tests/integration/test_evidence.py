@@ -357,7 +357,7 @@ def test_a_server_that_refuses_the_document(
     with psycopg.connect(store_dsn, autocommit=True) as admin:
         for error in REFUSALS:
             refuse(admin, error)
-            until(partial(has_said, caplog, error))
+            until(partial(is_reported, caplog, error))
             before_tries = tried(admin)
             until(partial(is_tried_on, admin, before_tries))
             counts = job.statistics()
@@ -384,7 +384,7 @@ def is_later(store: Store, before: JobSnapshot | None) -> bool:
     return found is not None and before is not None and found.taken_us > before.taken_us
 
 
-def has_said(caplog: pytest.LogCaptureFixture, error: str) -> bool:
+def is_reported(caplog: pytest.LogCaptureFixture, error: str) -> bool:
     return any(f"refused: {error}" in each for each in reported(caplog))
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.postgres
 JOB = "refused"
 
 
-def test_it_is_said_once_and_tried_each_second(
+def test_it_is_reported_once_and_tried_each_second(
     store_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     p, clock = df.Pipeline(), ManualClock()
@@ -66,12 +66,12 @@ def test_it_is_said_once_and_tried_each_second(
             for error in REFUSALS:
                 refuse(admin, error)
 
-                def has_said(error: str = error) -> bool:
+                def is_reported(error: str = error) -> bool:
                     written_us()
-                    return any(f"refused: {error}" in each for each in said(caplog))
+                    return any(f"refused: {error}" in each for each in reported(caplog))
 
-                until(has_said)
-                # And goes on to try: what a disk is full for is tried several times before that is said.
+                until(is_reported)
+                # And goes on to try: what a disk is full for is tried several times before that is reported.
                 before = tried(admin)
 
                 def is_tried(before: int = before) -> bool:
@@ -82,7 +82,7 @@ def test_it_is_said_once_and_tried_each_second(
                 allow(admin)
                 before_us = clock.now_us()
                 until(lambda before_us=before_us: written_us() > before_us)  # type: ignore[misc]
-        messages = said(caplog)
+        messages = reported(caplog)
 
     assert len(messages) == len(REFUSALS), messages
     for error, message in zip(REFUSALS, messages, strict=True):
@@ -90,5 +90,5 @@ def test_it_is_said_once_and_tried_each_second(
         assert "it is tried again" in message
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.message for each in caplog.records if "cannot be written" in each.message]

@@ -129,11 +129,11 @@ def test_rows_that_a_vacuum_cannot_free(
             lambda: str(table(store, "late_records")),
         )
         found = table(store, "late_records")
-        held = [each for each in store_findings(store, JOB) if each.kind is StoreFindingKind.BLOAT]
+        bloat = [each for each in store_findings(store, JOB) if each.kind is StoreFindingKind.BLOAT]
 
     assert found.vacuumed_age_s is not None
     assert found.size_bytes > 0
-    (finding,) = held
+    (finding,) = bloat
     assert f"late_records has {found.dead_rows:,} dead rows beside" in finding.text
     assert "something keeps these rows, such as a session with an old snapshot" in finding.text
     (late,) = findings_of((), (), [attrs.evolve(found, vacuumed_age_s=2 * VACUUM_DUE_S)])

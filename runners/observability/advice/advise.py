@@ -187,7 +187,7 @@ def _of_change(
 ) -> Advice:
     change, job = planned.change, snapshot.job
     name = str(change.range_id)
-    kind, text, command = _told(job, change, planned)
+    kind, text, command = _command_of(job, change, planned)
     moves = kind is not AdviceKind.SPLIT
     return Advice(
         kind=kind,
@@ -204,7 +204,7 @@ def _of_change(
     )
 
 
-def _told(job: str, change: Change, planned: PlannedChange) -> tuple[AdviceKind, str, str]:
+def _command_of(job: str, change: Change, planned: PlannedChange) -> tuple[AdviceKind, str, str]:
     name = f"'{change.range_id}'"
     if isinstance(change, MoveRange):
         text = (

@@ -352,7 +352,7 @@ def _worker(number: int, slot: SlotView, before: WorkerEvidence | None) -> Worke
 
 
 def _busy_share(account: WorkerAccount, before: WorkerEvidence | None) -> float | None:
-    """Of the time that the worker has told of since then, which is as long as that between two of its accounts."""
+    """Of the time that the worker has reported since then, which is as long as that between two of its accounts."""
     if before is None:
         return None
     busy_us, rest_us = (

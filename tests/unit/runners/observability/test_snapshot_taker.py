@@ -54,9 +54,7 @@ def objective(taker: SnapshotTaker, view: MasterView, output_us: int) -> Freshne
     return found
 
 
-def test_an_objective_is_judged_by_the_output_watermark(
-    taker: SnapshotTaker, view: MasterView
-) -> None:
+def test_an_objective_follows_the_output_watermark(taker: SnapshotTaker, view: MasterView) -> None:
     for output_us, behind_us, is_met in (
         (996 * S, 4 * S, True),
         (995 * S, 5 * S, True),
