@@ -367,7 +367,7 @@ def test_a_server_that_refuses_the_document(
             refused = snapshot(store)
             allow(admin)
             until(partial(is_later, store, refused))
-    shown = [re.findall(r"refused: (\w+)", each) for each in reported(caplog)]
+    shown = [re.findall(r"refused: (\w+_\w+)", each) for each in reported(caplog)]
     assert shown == [[error] for error in REFUSALS]
 
 
