@@ -14,6 +14,14 @@ class ColumnFunction(ABC):
     def __call__(self, element: Any, /) -> Any:
         """The output for one element."""
 
+    @property
+    def ignores_windows(self) -> bool:
+        """Whether outputs depend on the element alone, and no code of the user's is called for them.
+
+        Then it is not asked once for each window of an element, where it need not be.
+        """
+        return False
+
     @abstractmethod
     def on_columns(
         self, values: Sequence[Any], windows: Sequence[Window] | None

@@ -1,4 +1,8 @@
-"""SlidingWindows: windows of one size, a new one every period.  Dataflow Model, section 1.2."""
+"""SlidingWindows: windows of one size, a new one every period.  Dataflow Model, section 1.2.
+
+Their slices (`WindowFn.slice_fn`) are the paired windows of Krishnamurthy, Wu and Franklin, "On-the-fly sharing for
+streamed aggregation" (2006): a window begins at the start of each period, and another one ends within it.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -89,6 +93,12 @@ class SlidingWindows(WindowFn):
         starts_us = self.offset_us + (first + behind) * period_us
         return WindowColumns.of_size(starts_us, self.size_us, elements)
 
+    def slice_fn(self) -> WindowFn | None:
+        """From each start or end of a window to the next; None if windows do not overlap."""
+        if self.size_us <= self.period_us:
+            return None
+        return _Slices(self.period_us, self.size_us % self.period_us, self.offset_us)
+
     def _numbered(self, last: int, last_ended: int, known: dict[int, Window]) -> Sequence[Window]:
         """The windows that have started, up to number ``last``, without those up to ``last_ended``."""
         numbers = range(last_ended + 1, last + 1)
@@ -100,3 +110,57 @@ class SlidingWindows(WindowFn):
                 )
         # Near the ends of time different windows are clamped to the same bounds.
         return tuple(dict.fromkeys(known[number] for number in numbers))
+
+
+@attrs.frozen
+class _Slices(WindowFn):
+    """Periods, cut in two at an instant in them; not cut at 0.
+
+    Args:
+        period_us: length of a period; positive.
+        cut_us: from the start of a period to where it is cut.
+        offset_us: where a period starts.
+    """
+
+    period_us: int
+    cut_us: int
+    offset_us: int
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
+        into_us = (timestamp_us - self.offset_us) % self.period_us
+        start_us = timestamp_us - into_us
+        return (self._part(start_us if into_us < self.cut_us else start_us + self.cut_us),)
+
+    def assign_bundle(
+        self, timestamps_us: Sequence[int], values: Sequence[Any]
+    ) -> Sequence[Sequence[Window]]:
+        period_us, cut_us, offset_us = self.period_us, self.cut_us, self.offset_us
+        starts_us = [t - (t - offset_us) % period_us for t in timestamps_us]
+        if cut_us:
+            pairs = zip(timestamps_us, starts_us, strict=True)
+            starts_us = [start if t < start + cut_us else start + cut_us for t, start in pairs]
+        shared = {start_us: (self._part(start_us),) for start_us in set(starts_us)}
+        return [shared[start_us] for start_us in starts_us]
+
+    def assign_columns(self, timestamps_us: Int64s) -> WindowColumns | None:
+        if self.period_us > ALL_OF_TIME_US:
+            return None
+        into_us = (timestamps_us - self.offset_us) % self.period_us
+        starts_us = timestamps_us - into_us
+        if not self.cut_us:
+            return WindowColumns.of_size(starts_us, self.period_us)
+        # A period that is within time has both of its parts there.
+        if WindowColumns.of_size(starts_us, self.period_us) is None:
+            return None
+        is_first = into_us < self.cut_us
+        cuts_us = starts_us + self.cut_us
+        return WindowColumns(
+            np.where(is_first, starts_us, cuts_us),
+            np.where(is_first, cuts_us, starts_us + self.period_us),
+        )
+
+    def _part(self, start_us: int) -> Window:
+        """The part that starts at an instant."""
+        into_us = (start_us - self.offset_us) % self.period_us
+        length_us = self.cut_us if into_us < self.cut_us else self.period_us - into_us
+        return Window(clamp_timestamp_us(start_us), clamp_timestamp_us(start_us + length_us))

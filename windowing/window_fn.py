@@ -76,6 +76,23 @@ class WindowFn(ABC):
         """
         return None
 
+    def slice_fn(self) -> "WindowFn | None":
+        """A function that assigns each element to one window, its *slice*; instants of a slice are in the same windows.
+
+        Optional, for functions that assign several windows to an element and do not read it.
+        Where all input is there before a window fires, elements are folded once into their slice, and each window is
+        combined of its slices, instead of folding each element once for each of its windows.
+
+        **Law**: the windows of an event time are those of any other instant of its slice, and its slice contains it.
+        `dataflow.testing.laws.check_window_fn` tests it.
+
+        It is not used where a subclass overrides `assign_windows` or `assign_bundle` and not this.
+
+        Returns:
+            The function; None: there is none, or nothing is gained by it.
+        """
+        return None
+
 
 class MergingWindowFn(WindowFn):
     """A WindowFn whose windows are known only when the records of a key are together."""
@@ -110,3 +127,18 @@ def assigns_columns(window_fn: WindowFn) -> bool:
     return type(window_fn).assign_columns is not WindowFn.assign_columns and stands_for(
         window_fn, "assign_columns", ("assign_windows", "assign_bundle")
     )
+
+
+def slice_fn_of(window_fn: WindowFn) -> WindowFn | None:
+    """The function that assigns slices (`WindowFn.slice_fn`); None: there is none.
+
+    It is there where the class of the window function has one, or a base that assigns the same windows.
+
+    Args:
+        window_fn: assigns the windows.
+    """
+    if isinstance(window_fn, MergingWindowFn) or not stands_for(
+        window_fn, "slice_fn", ("assign_windows", "assign_bundle")
+    ):
+        return None
+    return window_fn.slice_fn()

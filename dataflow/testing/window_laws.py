@@ -8,7 +8,7 @@ from windowing.checks import checked_assignment, checked_merges
 from windowing.errors import WindowError
 from windowing.timestamps import format_timestamp
 from windowing.window import Window
-from windowing.window_fn import MergingWindowFn, WindowFn
+from windowing.window_fn import MergingWindowFn, WindowFn, slice_fn_of
 
 
 def check_window_fn(
@@ -22,6 +22,7 @@ def check_window_fn(
       two parts or one by one, the same windows come out.
     * Merging is idempotent: what has been merged does not merge again.
     * A merged window covers its sources, so in the end some window covers each that was assigned.
+    * If it has slices, an element is in one, and the windows of an element are those of the ends of its slice.
 
     Args:
         window_fn: yours, or any other.
@@ -50,6 +51,8 @@ def _complaint(
         if isinstance(window_fn, MergingWindowFn):
             windows = list(dict.fromkeys(window for each in assigned for window in each))
             _check_merging(window_fn, windows)
+        if (slices := slice_fn_of(window_fn)) is not None:
+            _check_slices(window_fn, slices, timestamps_us, values)
     except (AssertionError, WindowError) as error:
         return str(error)
     return None
@@ -72,6 +75,25 @@ def _assigned(
                 f"{name} assigns a window that does not contain the element\n  {window} for {element}"
             )
     return [list(windows) for windows in together]
+
+
+def _check_slices(
+    window_fn: WindowFn, slices: WindowFn, timestamps_us: Sequence[int], values: Sequence[Any]
+) -> None:
+    name = type(window_fn).__name__
+    found = _assigned(slices, timestamps_us, values)
+    for timestamp_us, value, several in zip(timestamps_us, values, found, strict=True):
+        element = f"the element {value!r} at {format_timestamp(timestamp_us)}"
+        assert len(several) == 1, f"{name} has slices, of which {element} is in {_shown(several)}"
+        (piece,) = several
+        windows = window_fn.assign_windows(timestamp_us, value)
+        for at_us in (piece.start_us, piece.max_timestamp_us):
+            others = window_fn.assign_windows(at_us, None)
+            assert set(others) == set(windows), (
+                f"{name} has slices whose instants are not all in the same windows\n"
+                f"  {element} in {_shown(windows)}\n"
+                f"  {format_timestamp(at_us)}, in the same slice {piece}, in {_shown(others)}"
+            )
 
 
 def _check_merging(window_fn: MergingWindowFn, windows: Sequence[Window]) -> None:

@@ -50,6 +50,17 @@ def check_input(given: object, what: str) -> None:
         check_expression(each, what)
 
 
+def is_field_or_expression(wanted: Input) -> bool:
+    """Whether a field is found without a function of the user's.
+
+    Args:
+        wanted: the field, or several.
+    """
+    if isinstance(wanted, tuple):
+        return all(map(is_field_or_expression, wanted))
+    return isinstance(wanted, str | RowExpression)
+
+
 def field_value(element: Any, wanted: Input) -> Any:
     """The value of a field; of several a tuple.
 

@@ -27,6 +27,7 @@ from dataflow.transforms.fields import (
     check_input,
     field_column,
     field_value,
+    is_field_or_expression,
 )
 from dataflow.transforms.group import CombinePerKey, GroupByKey
 from dataflow.transforms.par_do import Map
@@ -151,6 +152,10 @@ class _WithKey:
 class _ToPair(ColumnFunction):
     keys: tuple[Expression, ...]
     values: tuple[Input, ...]
+
+    @property
+    def ignores_windows(self) -> bool:
+        return all(map(is_field_or_expression, (*self.keys, *self.values)))
 
     def __call__(self, element: Any, /) -> tuple[Any, Any]:
         values = tuple([field_value(element, each) for each in self.values])

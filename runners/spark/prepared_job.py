@@ -174,8 +174,7 @@ def prepare(
     """
     if update is not None:
         update = attrs.evolve(update, former=_former(update, options.job))
-    whole = with_outboxes_of(graph, options.job)
-    execution = plan(whole, check_types=options.check_types, lineage=options.lineage)
+    execution = _execution(graph, options)
     for stage in execution.sources():
         operation: Any = stage.root.operation
         operation.source.check()
@@ -232,6 +231,15 @@ def planned_update(graph: PipelineGraph, options: JobOptions, update: Update) ->
     execution = plan(with_outboxes_of(graph, options.job))
     with closing(open_store(store_dsn(options.store))) as store:
         return plan_version(store, _spec(execution, options), execution, update)
+
+
+def _execution(graph: PipelineGraph, options: JobOptions) -> ExecutionPlan:
+    return plan(
+        with_outboxes_of(graph, options.job),
+        check_types=options.check_types,
+        lineage=options.lineage,
+        slices=options.mode == "batch",
+    )
 
 
 def _former(update: Update, job: str) -> PipelineGraph | None:

@@ -8,7 +8,7 @@ A group of values that fits is given as a list, one that does not as `FileValues
 part of them at a time, so the one that comes out must fit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from operator import itemgetter
 from typing import Any
@@ -77,10 +77,10 @@ class LargeKey:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        for part in self._parts():
+        for part in self._windows.windows(self._parts()):
             yield self._windows.fire(part, clocks)
 
-    def _parts(self) -> Iterator[list[Partial]]:
+    def _parts(self) -> Iterator[Sequence[Partial]]:
         self._write_run()
         part: list[Partial] = []
         part_bytes = 0

@@ -141,6 +141,21 @@ class PartialColumns(Column[tuple[Any, Any, Any, int]]):
         taken = array_of(at)
         return self._with(lambda each: each.take(taken), lambda each: each[at])
 
+    def in_windows(self, windows: WindowColumn) -> PartialColumns:
+        """Put the same partials into other windows.
+
+        Args:
+            windows: one for each.
+        """
+        return PartialColumns(
+            self.keys,
+            windows,
+            self.counts,
+            self.accumulators,
+            combiners=self.combiners,
+            is_single=self.is_single,
+        )
+
     def parted(self, is_chosen: Bools) -> tuple[PartialColumns, PartialColumns]:
         """The partials that are chosen, and the others."""
         chosen = int(np.count_nonzero(is_chosen))

@@ -53,5 +53,5 @@ def opened_until_all_is_there(
         stage: the grouping.
         cells: as for `opened`, where there are cells.
     """
-    panes = SinglePanes.of_replay(stage.graph, stage.root)
+    panes = SinglePanes.of_replay(stage.graph, stage.root, is_of_slices=stage.is_of_slices)
     return opened(stage, cells) if panes is None else Replayed(stage, panes)

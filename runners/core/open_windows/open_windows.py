@@ -64,6 +64,16 @@ class OneKey(Protocol):
             join: makes one of two accumulators, and may change the first.
         """
 
+    def windows(self, parts: Iterator[Sequence[Partial]]) -> Iterator[Sequence[Partial]]:
+        """The partials of windows, some at a time, as `fire` takes them.
+
+        Args:
+            parts: all partials, as `joined` returns them, but with their accumulators.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
+
     def merged(self, accumulators: Sequence[Any]) -> Any:
         """Merge accumulators into one; may change the first.
 
@@ -75,7 +85,7 @@ class OneKey(Protocol):
         """Fire windows of which these are all the partials, one for each.
 
         Args:
-            partials: as `joined` returns them.
+            partials: as `windows` returns them.
             clocks: the clocks.
         """
 

@@ -15,7 +15,7 @@ from runners.core.ground.cells import CellId
 from runners.core.open_windows.open_windows import Arrival, OneKey, OpenWindows
 from runners.core.partials.merging import PartialMerging
 from runners.core.partials.partial import Partial
-from runners.core.single_firing.single_panes import SinglePanes
+from runners.core.single_firing.single_panes import SinglePanes, in_bundles
 from runners.core.stages.entries import Changes, Entry, Released, Whole
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.stage_clocks import StageClocks
@@ -144,6 +144,10 @@ class _ReplayedKey(OneKey):
         self, partials: Iterable[Partial], join: Callable[[Any, Any], Any]
     ) -> Iterator[Partial]:
         return self._merging.joined(partials, join)
+
+    def windows(self, parts: Iterator[Sequence[Partial]]) -> Iterator[Sequence[Partial]]:
+        slices = self._panes.slices
+        return parts if slices is None else in_bundles(slices.windows(chain.from_iterable(parts)))
 
     def merged(self, accumulators: Sequence[Any]) -> Any:
         return self._merging.accumulator(accumulators)

@@ -142,7 +142,7 @@ class Accumulation:
         """The result of an accumulator; it does not change when the accumulator changes later."""
         inner = accumulator[0] if self._is_stamped else accumulator
         output = self._result_fn.extract_output(inner)
-        if output is inner and not _is_immutable(output):
+        if output is inner and not is_immutable(output):
             return copy.deepcopy(output)
         return output
 
@@ -275,9 +275,14 @@ def _stamped_sign(value: tuple[tuple[Any, int], int]) -> int:
     return value[0][1]
 
 
-def _is_immutable(value: Any) -> bool:
+def is_immutable(value: Any) -> bool:
+    """Whether a value is known never to change: a number, a text, or tuples of these.
+
+    Args:
+        value: a result, or an accumulator.
+    """
     if type(value) is tuple:
-        return all(type(each) in _IMMUTABLE for each in value)
+        return all(type(each) in _IMMUTABLE or is_immutable(each) for each in value)
     return type(value) in _IMMUTABLE
 
 

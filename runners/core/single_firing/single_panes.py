@@ -21,6 +21,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.partial import Partial
+from runners.core.single_firing.window_slices import WindowSlices
 from triggers.default_trigger import DefaultTrigger
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.windowing_strategy import WindowingStrategy
@@ -36,24 +37,37 @@ class SinglePanes:
     Args:
         node: the grouping.
         accumulation: how it folds its records.
+        is_of_slices: whether the partials are those of slices of the windows.
     """
 
-    def __init__(self, node: TransformNode, accumulation: Accumulation) -> None:
+    def __init__(
+        self, node: TransformNode, accumulation: Accumulation, *, is_of_slices: bool = False
+    ) -> None:
         self.lifter, self._accumulation = Lifter(node, accumulation), accumulation
         self._where = str(node)
         #: Whether accumulators are lists of values.
         self.is_list = accumulation.is_list
+        #: Makes windows of their slices; None where the partials are those of windows.
+        self.slices: WindowSlices | None = None
+        if is_of_slices:
+            window_fn = accumulation.strategy.window_fn
+            self.slices = WindowSlices(window_fn, self.lifter.merging.accumulator)
 
     @classmethod
-    def of_replay(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
+    def of_replay(
+        cls, graph: PipelineGraph, node: TransformNode, *, is_of_slices: bool = False
+    ) -> "SinglePanes | None":
         """The panes of a grouping of the graph, if its windows fire once when all of its input is replayed.
 
         Args:
             graph: of the pipeline.
             node: the grouping.
+            is_of_slices: see the class.
         """
         accumulation = _firing_once(graph, node)
-        return None if accumulation is None else cls(node, accumulation)
+        if accumulation is None:
+            return None
+        return cls(node, accumulation, is_of_slices=is_of_slices)
 
     @classmethod
     def of_stream(cls, graph: PipelineGraph, node: TransformNode) -> "SinglePanes | None":
@@ -88,11 +102,11 @@ class SinglePanes:
         if columns and not rows:
             merged = self.lifter.merging.columns(columns)
             if merged is not None:
-                yield from self._in_columns(merged)
+                yield from self._of_columns(merged)
                 return
         for part in columns:
             rows.extend(part)
-        yield from self._one_by_one(self.lifter.merging.combined(rows))
+        yield from self._of_rows(self.lifter.merging.combined(rows))
 
     def bundle(self, partials: Sequence[Partial]) -> Bundle:
         """The panes of windows of which these are all the partials, one for each window of a key."""
@@ -102,6 +116,27 @@ class SinglePanes:
             [window.max_timestamp_us for _, window, _, _ in partials],
             [window for _, window, _, _ in partials],
         )
+
+    def _of_columns(self, partials: PartialColumns) -> Iterator[Bundle]:
+        parts = None if self.slices is None else self.slices.columns(partials)
+        if self.slices is None:
+            yield from self._in_columns(partials)
+        elif parts is None:
+            yield from self._of_rows(list(partials))
+        else:
+            for part in parts:
+                merged = self.lifter.merging.columns([part])
+                if merged is None:
+                    yield from self._one_by_one(self.lifter.merging.combined(part))
+                else:
+                    yield from self._in_columns(merged)
+
+    def _of_rows(self, partials: list[Partial]) -> Iterator[Bundle]:
+        if self.slices is None:
+            yield from self._one_by_one(partials)
+            return
+        partials.sort(key=_start_us)
+        yield from map(self.bundle, in_bundles(self.slices.windows(partials)))
 
     def _in_columns(self, partials: PartialColumns) -> Iterator[Bundle]:
         order = np.argsort(partials.windows.ends_us, kind="stable")
@@ -125,9 +160,17 @@ class SinglePanes:
 
     def _one_by_one(self, partials: list[Partial]) -> Iterator[Bundle]:
         partials.sort(key=_end_us)
-        left = iter(partials)
-        while part := list(islice(left, BUNDLE_PANES)):
-            yield self.bundle(part)
+        yield from map(self.bundle, in_bundles(iter(partials)))
+
+
+def in_bundles(partials: Iterator[Partial]) -> Iterator[Sequence[Partial]]:
+    """Partials in lists, each with as many as a bundle has panes.
+
+    Args:
+        partials: one for each pane.
+    """
+    while part := list(islice(partials, BUNDLE_PANES)):
+        yield part
 
 
 def _firing_once(graph: PipelineGraph, node: TransformNode) -> Accumulation | None:
@@ -155,3 +198,8 @@ def _ends_with_its_window(strategy: WindowingStrategy) -> bool:
 
 def _end_us(partial: Partial) -> Any:
     return partial[1][1]
+
+
+def _start_us(partial: Partial) -> tuple[int, int]:
+    window = partial[1]
+    return window[0], window[1]

@@ -109,6 +109,8 @@ class GroupingStage:
         tries: int | None = None,
     ) -> None:
         self.graph, self.root = plan.graph, stage.root
+        #: Whether its partials are those of slices of its windows.
+        self.is_of_slices = stage.name in plan.slices.groupings
         self.machine = _machine(plan, stage, is_time_sorted=is_time_sorted, tries=tries)
         #: Fold columns of inputs; partials that were sent as columns are read with them.
         self.combiners = combiners_of(plan.graph, stage.root)

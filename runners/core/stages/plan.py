@@ -21,6 +21,7 @@ from dataflow.graph import (
     WriteTable,
 )
 from runners.core.ground.lineage import Lineage
+from runners.core.stages.slices import Slices, slices_of_graph
 
 
 @attrs.frozen(kw_only=True)
@@ -96,12 +97,14 @@ class ExecutionPlan:
     Attributes:
         retirement: of a version of a job on its way to another pipeline; None of any other.
         lineage: how much of the lineage of panes is recorded; None: nothing.
+        slices: which windows are made of slices.
     """
 
     graph: PipelineGraph
     stages: Mapping[str, Stage]
     retirement: Retirement | None = None
     lineage: Lineage | None = None
+    slices: Slices = attrs.field(factory=Slices)
 
     def senders(self, name: str) -> tuple[str, ...]:
         """The names of the stages that send to a grouping."""
@@ -133,7 +136,11 @@ class ExecutionPlan:
 
 
 def plan(
-    graph: PipelineGraph, *, check_types: bool = False, lineage: Lineage | None = None
+    graph: PipelineGraph,
+    *,
+    check_types: bool = False,
+    lineage: Lineage | None = None,
+    slices: bool = False,
 ) -> ExecutionPlan:
     """Cut a graph into stages.
 
@@ -142,12 +149,20 @@ def plan(
         check_types: whether elements are checked against the types that are known of them; else nothing of these is in
             the plan.
         lineage: how much of the lineage of panes is recorded; None: nothing.
+        slices: whether windows are made of slices where that is possible; only for an engine that has all input before
+            any window fires.
     """
     if not check_types:
         graph = attrs.evolve(graph, type_checks=())
     roots = [node for node in graph.transforms if isinstance(node.operation, Read | KeyedOperation)]
     stages = {root.label: _stage(graph, root) for root in roots}
-    return ExecutionPlan(graph=graph, stages=stages, lineage=lineage)
+    is_sliced = slices and lineage is None
+    return ExecutionPlan(
+        graph=graph,
+        stages=stages,
+        lineage=lineage,
+        slices=slices_of_graph(graph) if is_sliced else Slices(),
+    )
 
 
 def _stage(graph: PipelineGraph, root: TransformNode) -> Stage:

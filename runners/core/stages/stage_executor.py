@@ -198,7 +198,8 @@ class StageExecutor:
             return invoker.process
         if isinstance(operation, AssignWindows):
             (output,) = node.outputs.values()
-            return partial(self._assign, node, operation.window_fn, output)
+            window_fn = self._plan.slices.assigned.get(node.label, operation.window_fn)
+            return partial(self._assign, node, window_fn, output)
         if isinstance(operation, Flatten):
             (output,) = node.outputs.values()
             return partial(self._push, output)

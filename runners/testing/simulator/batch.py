@@ -153,7 +153,7 @@ class SimulatedBatch:
     def run_once(self) -> None:
         """One run, whose driver may die.  Raises as `run`, and `DriverDiedError`."""
         graph = self.graph()
-        execution = plan(graph)
+        execution = plan(graph, slices=True)
         spec = job_spec(
             JOB, "batch", execution, splits_desired=_SPLITS, ranges_per_grouping=_RANGES
         )
