@@ -3,7 +3,9 @@
 Windows are half-open, so those that only touch do not overlap.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -61,9 +63,8 @@ def _chains_by_arrays(
     keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]
 ) -> Iterator[tuple[Any, Window, list[Any]]]:
     """What `chains` returns, in the order of the keys, and of each key in the order of time."""
-    numbers: dict[Any, int] = {}
-    size, number = len(items), numbers.setdefault
-    codes = np.fromiter((number(key, len(numbers)) for key in keys), np.int64, size)
+    numbers, size = defaultdict[Any, int](count().__next__), len(items)
+    codes = np.fromiter(map(numbers.__getitem__, keys), np.int64, size)
     starts_us = np.fromiter(map(_start_of, windows), np.int64, size)
     ends_us = np.fromiter(map(_end_of, windows), np.int64, size)
     order = np.lexsort((starts_us, codes))

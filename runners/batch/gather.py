@@ -6,13 +6,16 @@ Nothing is in order afterwards, and nothing needs to be: combining is commutativ
 event times only, and stateful DoFns are given their elements in the order of these.
 """
 
+import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataflow.columns import WindowColumn
 from dataflow.graph import TransformNode
 from runners.batch.digests import MASK, Digest, salts_of, sums_of
 from runners.batch.layout import Layout
@@ -30,6 +33,7 @@ from runners.millwheel.model.key_range import range_index
 from runners.stored.partials import encode_partials
 from runners.stored.runs import PartBlob, encode_parts
 from windowing.window import GLOBAL_WINDOW, Window
+from windowing.window_columns import Int64s
 
 #: Records gathered for one grouping before they are packed, at most, where more of them take more room.
 RECORDS_MAX = 200_000
@@ -44,6 +48,8 @@ BLOB_PARTIALS_MAX = 20_000
 
 #: Partials that wait as columns before they are packed.
 COLUMN_PARTIALS_MAX = 500_000
+
+_start_of, _end_of, _count_of = itemgetter(0), itemgetter(1), itemgetter(3)
 
 #: What a shuffle moves: the number of the target, and partials for it as bytes, or those for each of its parts.
 Packed = tuple[int, bytes]
@@ -169,7 +175,7 @@ class _Lane:
     ) -> Iterator[Counted]:
         if not isinstance(partials, UnfoldedPartials):
             return self._counted((key, window, count) for key, window, _, count in partials)
-        windows = partials.windows or repeat(GLOBAL_WINDOW)
+        windows = partials.windows or itertools.repeat(GLOBAL_WINDOW)
         # The pairs are as many as the windows, if there are any.
         pairs = zip(partials.pairs, windows, strict=False)
         return self._counted((key, window, sign_of(value)) for (key, value), window in pairs)
@@ -198,23 +204,9 @@ class _Lane:
 
     def pack(self) -> Iterator[Packed]:
         yield from self._pack_columns()
-        hash_of, count = self._codec.hash, self._count
-        by_range: list[list[Partial]] = [[] for _ in range(count)]
         records, taken = self._table.records, self._table.take()
-        sums, salt_of, net_count = self._digest.sums, self._digest.salt, self._net_count
-        has_signs = self._sign_of is not None
-        for partial in taken:
-            key_hash = hash_of(partial[0])
-            index = range_index(key_hash, count)
-            by_range[index].append(partial)
-            if has_signs:
-                continue
-            records_of = partial[3] if net_count is None else net_count(partial)
-            sums[index] += (key_hash ^ salt_of(partial[1])) * records_of
         packed_bytes = 0
-        for index, partials in enumerate(by_range):
-            if index not in self._wanted:
-                continue
+        for index, partials in self._by_range(taken):
             for start in range(0, len(partials), BLOB_PARTIALS_MAX):
                 blob = self._blob(partials[start : start + BLOB_PARTIALS_MAX])
                 packed_bytes += len(blob)
@@ -227,6 +219,23 @@ class _Lane:
                 assert sizes.partials_max is not None
                 records_fit, partials_fit = sizes.records_max, sizes.partials_max
             self._records_max, self._partials_max = records_fit, partials_fit
+
+    def _by_range(self, partials: Sequence[Partial]) -> Iterator[tuple[int, list[Partial]]]:
+        """Divide partials among the key ranges that are wanted, and add them to the digests of all."""
+        number_of = defaultdict[Any, int](itertools.count().__next__)
+        keys = [each[0] for each in partials]
+        # In memory two keys are equal exactly if their bytes are.
+        which = np.fromiter(map(number_of.__getitem__, keys), np.int64, len(keys))
+        hashes = [self._codec.hash(key) for key in number_of]
+        ranges = [range_index(each, self._count) for each in hashes]
+        ranges_of = np.array(ranges, np.int64)[which]
+        if self._sign_of is None:
+            net_counts = map(self._net_count or _count_of, partials)
+            counts = np.fromiter(net_counts, np.int64, len(partials))
+            hashes_of = np.array(hashes, np.uint64)[which]
+            self._add_sums(hashes_of, [each[1] for each in partials], counts, ranges_of)
+        for index in sorted(self._wanted.intersection(ranges)):
+            yield index, list(itertools.compress(partials, (ranges_of == index).tolist()))
 
     def _pack_columns(self) -> Iterator[Packed]:
         waiting, self._columns = self._columns, []
@@ -241,17 +250,26 @@ class _Lane:
             return
         which, hashes = key_labels(merged, self._codec.hash)
         ranges = [range_index(each, self._count) for each in hashes]
-        self._add_columns(merged, np.array(hashes, np.uint64)[which], np.array(ranges)[which])
+        self._add_sums(
+            np.array(hashes, np.uint64)[which],
+            merged.windows,
+            merged.counts,
+            np.array(ranges)[which],
+        )
         for index, partials in divided_by(merged, which, ranges):
             if index in self._wanted:
                 yield self._offset + index, self._blob(partials)
 
-    def _add_columns(
-        self, partials: PartialColumns, hashes: NDArray[np.uint64], ranges: NDArray[np.int64]
+    def _add_sums(
+        self,
+        hashes: NDArray[np.uint64],
+        windows: Sequence[Window],
+        counts: Int64s,
+        ranges: Int64s,
     ) -> None:
-        windows = partials.windows
-        salts = None if self._is_merging else salts_of(windows.starts_us, windows.ends_us)
-        for index, each in enumerate(sums_of(hashes, salts, partials.counts, ranges, self._count)):
+        """Add partials to the digests, by the hashes of their keys."""
+        salts = None if self._is_merging else salts_of(*_bounds_us(windows))
+        for index, each in enumerate(sums_of(hashes, salts, counts, ranges, self._count)):
             self._digest.sums[index] += each
 
     def _blob(self, partials: Sequence[Partial]) -> bytes:
@@ -268,6 +286,15 @@ class _Lane:
                 for part, some in by_part.items()
             ]
         )
+
+
+def _bounds_us(windows: Sequence[Window]) -> tuple[Int64s, Int64s]:
+    if isinstance(windows, WindowColumn):
+        return windows.starts_us, windows.ends_us
+    starts_us, ends_us = (
+        np.fromiter(map(bound, windows), np.int64, len(windows)) for bound in (_start_of, _end_of)
+    )
+    return starts_us, ends_us
 
 
 def _fitting(count: int, size_bytes: int, count_max: int) -> int:
