@@ -82,6 +82,11 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it; finding out how far something is need not be done for nobody."""
+        return self._show
+
     def update(self, *, done: int, total: int | None = None, note: str = "") -> None:
         """Say how far it is: ``done`` of ``total`` (None: nobody knows), and at what.
 

@@ -129,7 +129,9 @@ class _Watch:
         self._progress, self._names, self._tasks = progress, names, tasks
 
     def look(self) -> None:
-        """Bring the progress up to date."""
+        """Bring the progress up to date; each look is some thirty calls of Spark's Java."""
+        if not self._progress.is_shown:
+            return
         stage_ids = {
             stage_id
             for job_id in self._tracker.getJobIdsForGroup(self.group)
