@@ -13,6 +13,7 @@ import numpy as np
 
 from windowing.column_merging import begins_chain
 from windowing.window import Window, windows_of
+from windowing.window_columns import Int64s
 from windowing.window_fn import Merge, MergingWindowFn, WindowFn
 
 ItemT = TypeVar("ItemT")
@@ -23,7 +24,10 @@ _start_of, _end_of = itemgetter(0), itemgetter(1)
 
 
 def chains(
-    keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]
+    keys: Sequence[Any],
+    windows: Sequence[Window],
+    items: Sequence[Any],
+    bounds_us: tuple[Int64s, Int64s] | None = None,
 ) -> Iterator[tuple[Any, Window, list[Any]]]:
     """The items of each key in chains of windows that overlap; windows that only touch are in different chains.
 
@@ -31,12 +35,13 @@ def chains(
         keys: of the items; equal keys are one key.
         windows: of the items.
         items: as many as keys and windows.
+        bounds_us: where the windows start and end, in microseconds, if there are arrays of these; None: there are not.
 
     Returns:
         For each chain its key, the window that spans it, and its items in the order of the starts of their windows.
     """
     if len(windows) >= _ARRAYS_MIN:
-        return _chains_by_arrays(keys, windows, items)
+        return _chains_by_arrays(keys, bounds_us or _bounds_us(windows), items)
     starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
     #: For each chain: its key, bounds and items; and for each key, the index of its latest chain.
     owners: list[Any] = []
@@ -59,14 +64,20 @@ def chains(
     return zip(owners, windows_of(from_us, to_us), found, strict=True)
 
 
+def _bounds_us(windows: Sequence[Window]) -> tuple[Int64s, Int64s]:
+    starts_us, ends_us = (
+        np.fromiter(map(bound, windows), np.int64, len(windows)) for bound in (_start_of, _end_of)
+    )
+    return starts_us, ends_us
+
+
 def _chains_by_arrays(
-    keys: Sequence[Any], windows: Sequence[Window], items: Sequence[Any]
+    keys: Sequence[Any], bounds_us: tuple[Int64s, Int64s], items: Sequence[Any]
 ) -> Iterator[tuple[Any, Window, list[Any]]]:
     """What `chains` returns, in the order of the keys, and of each key in the order of time."""
     numbers, size = defaultdict[Any, int](count().__next__), len(items)
     codes = np.fromiter(map(numbers.__getitem__, keys), np.int64, size)
-    starts_us = np.fromiter(map(_start_of, windows), np.int64, size)
-    ends_us = np.fromiter(map(_end_of, windows), np.int64, size)
+    starts_us, ends_us = bounds_us
     order = np.lexsort((starts_us, codes))
     codes, starts_us, ends_us = codes[order], starts_us[order], ends_us[order]
     sizes_us = ends_us - starts_us

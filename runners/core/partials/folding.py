@@ -146,11 +146,14 @@ class Accumulation:
             return copy.deepcopy(output)
         return output
 
-    def last_result(self, accumulator: Any) -> Any:
-        """The result of an accumulator that will not change any more, and may be gone afterwards."""
+    def last_results(self, accumulators: Sequence[Any]) -> Sequence[Any]:
+        """The results of accumulators that will not change any more, and may be gone afterwards."""
         if self.is_list:
-            return accumulator
-        return self._result_fn.extract_output(accumulator[0] if self._is_stamped else accumulator)
+            return accumulators
+        if self._is_stamped:
+            accumulators = [each[0] for each in accumulators]
+        extract = self._result_fn.extract_output
+        return [extract(each) for each in accumulators]
 
     def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
         """The values that more input removes from the result of an accumulator, and those that it adds.

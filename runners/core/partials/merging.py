@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from dataflow.canonical_keys import CanonicalKeys, are_canonical
+from dataflow.columns import WindowColumn
 from dataflow.errors import DataflowError
 from dataflow.graph import TransformNode
 from dataflow.metric_updates import RunningAs
@@ -76,7 +77,10 @@ class PartialMerging:
         if self.is_of_overlaps:
             partials = list(partials)
             keys, windows = [each[0] for each in partials], [each[1] for each in partials]
-            return [self.as_one(*chain) for chain in chains(keys, windows, partials)]
+            return [
+                entries[0] if len(entries) == 1 else self.as_one(key, window, entries)
+                for key, window, entries in chains(keys, windows, partials)
+            ]
         by_window = by_window_and_key(partials)
         if self._window_fn is not None:
             groups = (
@@ -165,7 +169,10 @@ class PartialMerging:
         if not are_canonical(keys):
             canonical = CanonicalKeys()
             keys = [canonical[key] for key in keys]
-        return chains(keys, windows, [value for _, value in pairs])
+        bounds_us = None
+        if isinstance(windows, WindowColumn):
+            bounds_us = windows.starts_us, windows.ends_us
+        return chains(keys, windows, [value for _, value in pairs], bounds_us)
 
     def groups(self, groups: Iterable[Group]) -> Iterable[Group]:
         """Join the items of windows that merge into one list, before anything is accumulated.

@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
+from dataflow.columns import WindowColumn
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.partial import Partial
 from runners.core.partials.row_folding import Folded
@@ -62,7 +65,7 @@ class PartialTable:
         unfolded = self._unfolded
         if self._lifter.merging.is_merging:
             unfolded.pairs.extend(partials.pairs)
-            unfolded.windows.extend(partials.windows or [GLOBAL_WINDOW] * partials.records)
+            unfolded.windows.append(partials.windows or [GLOBAL_WINDOW] * partials.records)
         else:
             self._lifter.rows.sort_into(unfolded.by_window, partials.pairs, partials.windows)
         is_light = _are_numbers([value for _, value in partials.pairs[:_SAMPLE]])
@@ -79,7 +82,7 @@ class PartialTable:
         for window, groups in unfolded.by_window.items():
             self._lifter.rows.fold_into(self._folded[window], groups)
         if unfolded.pairs:
-            self._listed += self._lifter.rows.partials(unfolded.pairs, unfolded.windows)
+            self._listed += self._lifter.rows.partials(unfolded.pairs, unfolded.in_order())
         self.size = sum(map(len, self._folded.values())) + len(self._listed)
 
     def counted(self) -> Iterator[tuple[Any, Window, int]]:
@@ -89,7 +92,7 @@ class PartialTable:
             yield from ((key, window, entry[1]) for key, entry in folded.items())
         for window, groups in unfolded.by_window.items():
             yield from ((key, window, len(values)) for key, values in groups.items())
-        for (key, _), window in zip(unfolded.pairs, unfolded.windows, strict=True):
+        for (key, _), window in zip(unfolded.pairs, unfolded.in_order(), strict=True):
             yield key, window, 1
         for partial in self._listed:
             yield partial[0], partial[1], self._net_count(partial)
@@ -137,7 +140,18 @@ class _Unfolded:
         self.weight = 0
         self.by_window = ValuesByKey()
         self.pairs: list[tuple[Any, Any]] = []
-        self.windows: list[Window] = []
+        #: Of the pairs, bundle by bundle.
+        self.windows: list[Sequence[Window]] = []
+
+    def in_order(self) -> Sequence[Window]:
+        """The windows of the pairs; columns, where all of them are."""
+        columns = [each for each in self.windows if isinstance(each, WindowColumn)]
+        if columns and len(columns) == len(self.windows):
+            return WindowColumn(
+                np.concatenate([each.starts_us for each in columns]),
+                np.concatenate([each.ends_us for each in columns]),
+            )
+        return list(chain.from_iterable(self.windows))
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataflow.columns import IntColumn, PairColumns
 from dataflow.errors import DataflowError
 from dataflow.graph import Group, PipelineGraph, TransformNode
-from dataflow.typed_keys import emitted_key
+from dataflow.typed_keys import emitted_keys
 from runners.core.columns.checks import checked_results
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
@@ -110,11 +110,13 @@ class SinglePanes:
 
     def bundle(self, partials: Sequence[Partial]) -> Bundle:
         """The panes of windows of which these are all the partials, one for each window of a key."""
-        result = self._accumulation.last_result
+        keys = emitted_keys([key for key, _, _, _ in partials])
+        results = self._accumulation.last_results([each for _, _, each, _ in partials])
+        windows = [window for _, window, _, _ in partials]
         return Bundle(
-            [(emitted_key(key), result(accumulator)) for key, _, accumulator, _ in partials],
-            [window.max_timestamp_us for _, window, _, _ in partials],
-            [window for _, window, _, _ in partials],
+            list(zip(keys, results, strict=True)),
+            [window[1] - 1 for window in windows],
+            windows,
         )
 
     def _of_columns(self, partials: PartialColumns) -> Iterator[Bundle]:

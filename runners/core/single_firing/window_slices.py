@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -68,6 +68,9 @@ class WindowSlices:
         Raises:
             TransformError: the `CombineFn` failed.
         """
+        return chain.from_iterable(self._by_window(slices))
+
+    def _by_window(self, slices: Iterable[Partial]) -> Iterator[list[Partial]]:
         is_open: dict[Window, list[_Slice]] = {}
         for piece, partials in groupby(slices, _window_of):
             yield from self._ended(is_open, piece.start_us)
@@ -77,13 +80,15 @@ class WindowSlices:
                 is_open.setdefault(window, []).append(found)
         yield from self._ended(is_open, None)
 
-    def _ended(self, is_open: dict[Window, list[_Slice]], by_us: int | None) -> Iterator[Partial]:
+    def _ended(
+        self, is_open: dict[Window, list[_Slice]], by_us: int | None
+    ) -> Iterator[list[Partial]]:
         """The windows that have ended by an instant, which are open no more; None: all."""
         ended = [each for each in is_open if by_us is None or each.end_us <= by_us]
         for window in sorted(ended, key=_end_first):
-            yield from self._window(window, is_open.pop(window))
+            yield self._window(window, is_open.pop(window))
 
-    def _window(self, window: Window, slices: Sequence[_Slice]) -> Iterator[Partial]:
+    def _window(self, window: Window, slices: Sequence[_Slice]) -> list[Partial]:
         together: dict[Any, Any] = {}
         for each in slices:
             for partial in each.partials:
@@ -95,17 +100,21 @@ class WindowSlices:
                     known.append(partial)
                 else:
                     together[key] = [known, partial]
-        merged = self._merged
-        is_fixed = all(each.is_fixed for each in slices)
-        for key, known in together.items():
-            if type(known) is not list:
-                _, _, accumulator, count = known
-                yield key, window, accumulator if is_fixed else _copied(accumulator), count
-                continue
-            accumulators = [each[2] for each in known]
-            if not is_fixed:
-                accumulators = list(map(_copied, accumulators))
-            yield key, window, merged(accumulators), sum([each[3] for each in known])
+        merged, is_fixed = self._merged, all(each.is_fixed for each in slices)
+        found: list[Partial] = []
+        for known in together.values():
+            if type(known) is list:
+                accumulators = [each[2] for each in known]
+                if not is_fixed:
+                    accumulators = list(map(_copied, accumulators))
+                count = sum([each[3] for each in known])
+                found.append((known[0][0], window, merged(accumulators), count))
+            else:
+                key, _, accumulator, count = known
+                found.append(
+                    (key, window, accumulator if is_fixed else _copied(accumulator), count)
+                )
+        return found
 
     def columns(self, slices: PartialColumns) -> Iterator[PartialColumns] | None:
         """The partials of windows, several for a key and window; those of a window are together.

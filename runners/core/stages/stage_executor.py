@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import attrs
+import numpy as np
 
 from dataflow.columns import IntColumn, WindowColumn, picked
 from dataflow.errors import DataflowError
@@ -49,6 +50,7 @@ from runners.core.user_code.event_times import check_event_times
 from runners.core.user_code.poison import Trial, on_trial, run_isolated
 from runners.core.user_code.type_checks import TypeChecker
 from windowing.checks import checked_assignment
+from windowing.merging import merges_what_overlaps
 from windowing.pane import NO_FIRING
 from windowing.timestamps import MIN_TIMESTAMP_US, clamp_timestamp_us
 from windowing.window import GLOBAL_WINDOW
@@ -57,6 +59,8 @@ from windowing.window_fn import WindowFn
 
 #: The records for groupings that a single element may cause before they are passed to `StageExecutor.overflow`.
 OVERFLOW_RECORDS = 10_000
+#: From so many elements on, windows that merge where they overlap are assigned as arrays, whatever the elements are.
+COLUMN_WINDOWS_MIN = 512
 
 _Consumer = Callable[[Bundle], None]
 
@@ -217,10 +221,13 @@ class StageExecutor:
         check_event_times(window_fn, bundle, node, self._stage.root)
         times_us, columns = bundle.timestamps_us, None
         try:
+            if len(bundle) >= COLUMN_WINDOWS_MIN and merges_what_overlaps(window_fn):
+                # Each of them is another one: an object for each would be made, sorted, and dropped.
+                times_us = IntColumn(np.asarray(times_us, np.int64))
             if isinstance(times_us, IntColumn):
                 columns = assigned_columns(window_fn, times_us)
             if columns is None:
-                assigned = checked_assignment(window_fn, times_us, bundle.values)
+                assigned = checked_assignment(window_fn, bundle.timestamps_us, bundle.values)
         except DataflowError as error:
             raise error.located(str(node)) from error
         if columns is not None:

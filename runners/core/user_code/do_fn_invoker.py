@@ -291,10 +291,11 @@ class DoFnInvoker:
         if not self._params:
             return self._call
         names, call = tuple(self._params), self._call
-        rows = zip(*[_column(bundle, param) for param in self._params.values()], strict=True)
+        columns = [_column(bundle, param) for param in self._params.values()]
         if len(names) == 1:
-            (name,) = names
-            return lambda element: call(element, **{name: next(rows)[0]})
+            (name,), column = names, iter(columns[0])
+            return lambda element: call(element, **{name: next(column)})
+        rows = zip(*columns, strict=True)
         return lambda element: call(element, **dict(zip(names, next(rows), strict=True)))
 
 
