@@ -4,11 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.columns import WindowColumn
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
 from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.ground.bundle import Bundle
@@ -17,10 +19,12 @@ from runners.core.partials.folding import Accumulation
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.partial import Partial
 from runners.core.partials.table import PartialTable
+from tests.oracle.evaluator import Windowing
 from tests.oracle.laws import window_fn
 from tests.strategies import KEYS, TIMES_US, windowings
 from triggers.windowing_strategy import WindowingStrategy
-from windowing.window import GLOBAL_WINDOW
+from windowing import merging
+from windowing.window import GLOBAL_WINDOW, Window
 
 Row = tuple[str, int, int]
 BUNDLES = st.lists(
@@ -39,16 +43,22 @@ def lifter_of(combine_fn: CombineFn, strategy: WindowingStrategy) -> Lifter:
     return Lifter(node, Accumulation(combine_fn, strategy))
 
 
-def lifted(lifter: Lifter, strategy: WindowingStrategy, rows: Sequence[Row]) -> Sequence[Partial]:
+def lifted(
+    lifter: Lifter, strategy: WindowingStrategy, rows: Sequence[Row], *, in_arrays: bool = False
+) -> Sequence[Partial]:
     times_us = [time_us for _, time_us, _ in rows]
     assigned = strategy.window_fn.assign_bundle(times_us, rows)
     homes = [
         (row, window) for row, windows in zip(rows, assigned, strict=True) for window in windows
     ]
+    windows: Sequence[Window] = [window for _, window in homes]
+    if in_arrays:
+        starts_us, ends_us = np.array(windows, np.int64).reshape(-1, 2).T
+        windows = WindowColumn(starts_us, ends_us)
     bundle = Bundle(
         [(key, value) for (key, _, value), _ in homes],
         [time_us for (_, time_us, _), _ in homes],
-        [window for _, window in homes],
+        windows,
     )
     return lifter.lift(bundle, watermark_us=-1)
 
@@ -63,19 +73,35 @@ def by_place(partials: Sequence[Partial]) -> dict[Any, Any]:
     bundles=BUNDLES,
     waiting_max=st.sampled_from([1, 5, 1_000]),
     folded=st.sets(st.integers(0, 7)),
+    in_arrays=st.sets(st.integers(0, 7)) | st.just(set(range(8))),
+    arrays_min=st.sampled_from([1, 512]),
+)
+@example(
+    windowing=Windowing("sessions", 8, 0, 0),
+    bundles=[[("a", 1, 1)], [("b", 2, 2)]],
+    waiting_max=1_000,
+    folded=set(),
+    in_arrays={1},
+    arrays_min=1,
 )
 def test_many_bundles_are_one_table(
-    windowing: Any, bundles: list[list[Row]], waiting_max: int, folded: set[int]
+    windowing: Any,
+    bundles: list[list[Row]],
+    waiting_max: int,
+    folded: set[int],
+    in_arrays: set[int],
+    arrays_min: int,
 ) -> None:
-    """However often it folds, and whether bundles come folded or not."""
+    """However often it folds, and whether bundles come folded or not, and their windows as arrays or not."""
     strategy = WindowingStrategy(window_fn=window_fn(windowing))
     lifter = lifter_of(ListCombineFn(), strategy)
     everything = [row for rows in bundles for row in rows]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partial_table, "WAITING_MAX", waiting_max)
+        patch.setattr(merging, "_ARRAYS_MIN", arrays_min)
         table = PartialTable(lifter)
         for index, rows in enumerate(bundles):
-            partials = lifted(lifter, strategy, rows)
+            partials = lifted(lifter, strategy, rows, in_arrays=index in in_arrays)
             table.add(list(partials) if index in folded else partials)
         records = table.records
         taken = table.take()

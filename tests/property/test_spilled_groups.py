@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from runners.batch.spill.spilled_groups import CELL_BYTES, SpilledGroups
 from runners.core.ground.bundle import Bundle
+from runners.core.stages import stage_executor
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.core.stages.stage_clocks import StageClocks
@@ -197,3 +198,20 @@ def test_what_folds_into_little_stays_in_memory() -> None:
     _, _, spills = run(p, chunks, spill_bytes=40 * (CELL_BYTES + 100))
 
     assert spills == 0
+
+
+def own_gap(pair: tuple[int, int]) -> int:
+    return 5 + pair[1]
+
+
+@given(CHUNKS, KINDS, st.sampled_from([df.Sessions(20), df.Sessions(own_gap)]))
+def test_sessions_of_many_elements_are_those_of_few(
+    chunks: list[Any], kind: str, window_fn: df.WindowFn
+) -> None:
+    """Those of many are assigned as arrays, where not each has a gap of its own."""
+    p = pipeline(chunks, kind, window_fn, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage_executor, "COLUMN_WINDOWS_MIN", 1)
+        of_many = run(p, chunks, 1 << 40)
+
+    assert of_many == run(p, chunks, 1 << 40)
