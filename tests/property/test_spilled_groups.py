@@ -208,7 +208,7 @@ def own_gap(pair: tuple[int, int]) -> int:
 def test_sessions_of_many_elements_are_those_of_few(
     chunks: list[Any], kind: str, window_fn: df.WindowFn
 ) -> None:
-    """Those of many are assigned as arrays, where not each has a gap of its own."""
+    """Sessions of many are assigned as arrays, where not each element has a gap of its own."""
     p = pipeline(chunks, kind, window_fn, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage_executor, "COLUMN_WINDOWS_MIN", 1)
