@@ -73,7 +73,7 @@ class BatchEnd:
         return UnrepeatableError
 
     def writer(self, task: RangeTask) -> RangeWriter | DigestWriter:
-        """A stage that writes no rows takes its range over at its end."""
+        """A stage that writes nothing takes its range over at its end."""
 
         def take_over() -> RangeWriter:
             return RangeWriter(
@@ -91,7 +91,7 @@ class BatchEnd:
         may_have_dead = task.settings.tries is not None or (
             task.stage.is_source and task.stage.read.source.keeps_set_aside
         )
-        if not task.stage.tables and not may_have_dead:
+        if not task.stage.tables and not may_have_dead and task.plan.lineage is None:
             return DigestWriter(take_over)
         return take_over()
 

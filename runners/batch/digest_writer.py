@@ -1,4 +1,4 @@
-"""DigestWriter: the writer of a range that has neither rows nor dead letters.
+"""DigestWriter: the writer of a range that has neither rows nor dead letters nor lineage.
 
 Only its digests are to be committed, once, when it is done; so it is not taken over before, and nothing of it is
 written twice by being written anew (`range_writer.py`).
@@ -12,6 +12,7 @@ from dataflow.metric_updates import MetricValues
 from dataflow.table import TableWrite
 from runners.batch.range_writer import RangeWriter
 from runners.core.ground.dead_letters import DeadLetter
+from runners.core.ground.lineage import LineageEntry
 from runners.stored.places import ReadSoFar
 
 
@@ -57,9 +58,15 @@ class DigestWriter:
     def pass_over(self, dead: Sequence[DeadLetter]) -> None:
         """Do nothing: no committed letter could come again."""
 
-    def write(self, writes: Iterable[TableWrite], dead: Sequence[DeadLetter] = ()) -> None:
+    def write(
+        self,
+        writes: Iterable[TableWrite],
+        dead: Sequence[DeadLetter] = (),
+        lineage: Sequence[LineageEntry] = (),
+    ) -> None:
         """There is nothing to write."""
         assert not dead
+        assert not lineage
         assert not [*writes]
 
     def check_sent(self, sent: Mapping[int, int] | None) -> None:

@@ -277,7 +277,7 @@ class RangeTask:
             if not unwritten:
                 writer.pass_over(outputs.dead)
                 continue
-            writer.write(outputs.tables, outputs.dead)
+            writer.write(outputs.tables, outputs.dead, outputs.lineage)
             if writer.is_full:
                 self._commit_read(reading, is_last=False)
 
@@ -318,7 +318,8 @@ class RangeTask:
         if is_written:
             self.writer.pass_over(step.outputs.dead)
         else:
-            self.writer.write(step.outputs.tables, step.outputs.dead)
+            outputs = step.outputs
+            self.writer.write(outputs.tables, outputs.dead, outputs.lineage)
         return self._shipped(self.gatherer.add(step.outputs.groups))
 
     def _begin(self, stack: ExitStack) -> bool:

@@ -34,6 +34,7 @@ from dataflow.metric_updates import MetricValues
 from dataflow.table import Row, TableSpec, TableWrite
 from runners.batch.letter_digests import Letters, Repeated
 from runners.core.ground import dead_letters
+from runners.core.ground.lineage import LineageEntry
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
 from runners.errors import (
@@ -90,6 +91,7 @@ class RangeWriter:
         self._fenced_wait_s = FENCED_WAIT_S if fenced_wait_s is None else fenced_wait_s
         self._pending: list[_TableBuffer] = []
         self._dead: list[StoredDeadLetter] = []
+        self._lineage: list[LineageEntry] = []
         self._repeated = repeated
         # Dead letters that wait for a commit; those that this attempt has met among records that were committed before;
         # and those that are committed, by whichever attempt.  The last two have to be the same.
@@ -155,8 +157,9 @@ class RangeWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many rows and letters wait that a split should commit."""
-        return sum(buffer.size for buffer in self._pending) + len(self._dead) >= ROWS_MAX
+        """Whether so many rows, letters and entries wait that a split should commit."""
+        waiting = len(self._dead) + len(self._lineage)
+        return sum(buffer.size for buffer in self._pending) + waiting >= ROWS_MAX
 
     def resume(self) -> None:
         """Begin where the commits so far end, instead of repeating what they are made of."""
@@ -168,19 +171,24 @@ class RangeWriter:
         self._dead_behind += Letters.of(dead, self._repeated)
 
     def write(
-        self, writes: Iterable[TableWrite], dead: Sequence[dead_letters.DeadLetter] = ()
+        self,
+        writes: Iterable[TableWrite],
+        dead: Sequence[dead_letters.DeadLetter] = (),
+        lineage: Sequence[LineageEntry] = (),
     ) -> None:
-        """Keep rows and letters for the next commit; those of a finished range are all committed.
+        """Keep rows, letters and entries for the next commit; those of a finished range are all committed.
 
         Args:
             writes: rows, by table.
             dead: the dead letters.
+            lineage: where what is written or sent comes from.
         """
         if self.is_finished:
             self.pass_over(dead)
             return
         self._dead_waiting += Letters.of(dead, self._repeated)
         self._dead.extend(map(StoredDeadLetter.of, dead))
+        self._lineage.extend(lineage)
         for write in writes:
             buffer = self._buffer(write.table)
             buffer.add(write)
@@ -251,6 +259,7 @@ class RangeWriter:
             job=self._job,
             fences=[fence],
             dead=self._dead,
+            lineage=self._lineage,
             tables=[buffer.table_write() for buffer in self._pending],
             metrics=self._counted(metrics),
             **self._progress(so_far, is_last=is_last),
@@ -258,7 +267,7 @@ class RangeWriter:
         result = commit_or_resolve(self._store, production)
         if isinstance(result.outcome, Indeterminate):
             raise self._unknown(result.detail)
-        self._pending, self._dead = [], []
+        self._pending, self._dead, self._lineage = [], [], []
         self._dead_behind, self._dead_waiting = met, Letters()
         if isinstance(result.outcome, Committed):
             self._bundle, self.is_finished = fence.bundle, is_last

@@ -52,6 +52,8 @@ def begin_run(store: Store, job: JobRow) -> JobRow:
 def binding_ranges(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> frozenset[RangeId]:
     """The ranges that must send what they have sent: their own rows are committed, or rows made of what they sent.
 
+    Lineage is rows of theirs too: what is recorded of an input has to be what its receiver was sent.
+
     Args:
         plan: of the pipeline.
         ranges: the job's, as the store has them.
@@ -69,7 +71,7 @@ def binding_ranges(plan: ExecutionPlan, ranges: Mapping[RangeId, RangeRow]) -> f
 
 
 def _has_rows(row: RangeRow, plan: ExecutionPlan, stage: str) -> bool:
-    if plan.stages[stage].tables:
+    if plan.stages[stage].tables or plan.lineage is not None:
         return row.bundle > 0
     return row.position is not None and decode_read_so_far(row.position).dead > 0
 

@@ -34,6 +34,7 @@ from runners.batch.repeating import (
 from runners.batch.spill.spilled_groups import SPILL_BYTES
 from runners.batch.waves import run_waves
 from runners.core.ground.dead_letters import checked_tries
+from runners.core.ground.lineage import checked_lineage
 from runners.core.stages.committed_positions import CommittedPositions
 from runners.core.stages.plan import ExecutionPlan
 from runners.core.stages.source_stage import release_sources
@@ -78,6 +79,8 @@ class BatchRunner:
             None: that of the environment variable DATAFLOW_LOG_LEVEL, else INFO.
         log_format: as for `DirectRunner`.
         check_types: as for `DirectRunner`.
+        lineage: as for `DirectRunner`; kept with the job.  What a key range records has to fit into the memory of a
+            worker, as what it writes.
         spill_bytes: how much of a key range a task keeps in memory, counted as pickles, and of columns half of their
             bytes; the rest waits in temporary files.  A group of `GroupByKey` that does not fit is given as a sequence
             that reads such a file; see there, and docs/how-to/run-on-a-cluster.md for what must fit all the same.
@@ -106,6 +109,7 @@ class BatchRunner:
         log_level: str | None = None,
         log_format: str | None = None,
         check_types: bool = False,
+        lineage: str | None = None,
         spill_bytes: int = SPILL_BYTES,
         show_progress: bool = True,
     ) -> None:
@@ -118,6 +122,7 @@ class BatchRunner:
         self._step_timeout_ms = checked_step_timeout_ms(step_timeout)
         self._log_level, self._check_types = checked_level(log_level), check_types
         self._log_format = checked_format(log_format)
+        self._lineage = checked_lineage(lineage)
         self._spill_bytes = checked_spill_bytes(spill_bytes)
         self._show_progress = show_progress
 
@@ -157,6 +162,7 @@ class BatchRunner:
                 ranges_per_grouping=self._partitions,
                 log_level=self._log_level,
                 check_types=self._check_types,
+                lineage=self._lineage,
             ),
         )
         if prepared.job.is_finished:

@@ -1,13 +1,14 @@
 """Lineage as text: the origin and the elements of an entry, in JSON that people and SQL read too.
 
-An origin is ``["split", transform, split, position]`` or ``["pane", transform, key, key_hash, window_start_us,
-window_end_us, pane_index]``; none is the empty text.  Elements are an array of texts.  ADR 0091.
+An origin is ``["split", transform, split, position]``, ``["pane", transform, key, key_hash, window_start_us,
+window_end_us, pane_index]``, or ``["viewed", origin, [origin, ...]]`` of an element and its views, where none is ``[]``;
+none at all is the empty text.  Elements are an array of texts.  ADR 0091, ADR 0094.
 """
 
 import json
 from collections.abc import Sequence
 
-from runners.core.ground.lineage import Origin, PaneOrigin, SplitOrigin
+from runners.core.ground.lineage import Origin, origin_fields, origin_of_fields
 
 
 def origin_text(origin: Origin | None) -> str:
@@ -16,18 +17,12 @@ def origin_text(origin: Origin | None) -> str:
     Args:
         origin: of an entry; None: it is not known.
     """
-    if origin is None:
-        return ""
-    kind = "split" if isinstance(origin, SplitOrigin) else "pane"
-    return json.dumps([kind, *origin], ensure_ascii=False)
+    return "" if origin is None else json.dumps(origin_fields(origin), ensure_ascii=False)
 
 
 def origin_of(text: str) -> Origin | None:
     """The origin with this text; the inverse of `origin_text`."""
-    if not text:
-        return None
-    kind, *fields = json.loads(text)
-    return SplitOrigin(*fields) if kind == "split" else PaneOrigin(*fields)
+    return origin_of_fields(json.loads(text)) if text else None
 
 
 def elements_text(elements: Sequence[str]) -> str:

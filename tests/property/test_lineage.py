@@ -4,7 +4,7 @@ import copy
 import json
 import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from random import Random
@@ -21,11 +21,18 @@ from dataflow.testing import TestStream
 from runners.core.ground.lineage import Lineage, SplitOrigin, TracedPane
 from runners.core.tables.row_keys import asked_keys, key_of_texts
 from runners.direct import DirectRunner
-from runners.observability.lineage.explained_rows import RowExplanation, explain_row
+from runners.observability.lineage.explained_rows import (
+    PaneInput,
+    RowExplanation,
+    ViewUsed,
+    explain_row,
+)
 from runners.observability.lineage.stored_lineage import finder
 from runners.testing.runner_conformance import PROGRAMS, Program, check_runner
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import ALL_FAULTS, Fault
+from runners.testing.simulator import batch as batch_run
+from runners.testing.simulator.batch import SimulatedBatch
 from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.simulation import Simulation
 from tests.effort import by_profile
@@ -297,6 +304,150 @@ def build_simulated(p: df.Pipeline, random: Random) -> None:
             "sums", columns={"key": int, "start": int, "n": int}, key=["key", "start"]
         )
     )
+
+
+class Prefixes(df.DoFn):
+    """Emits with each value how many have come, of its key and window; in the order of event times."""
+
+    requires_time_sorted_input = True
+    SEEN = df.CombiningValueStateSpec("seen", df.CountCombineFn())
+
+    def process(
+        self, pair: tuple[int, int], seen: Any = df.DoFn.StateParam(SEEN)
+    ) -> Iterator[tuple[int, int]]:
+        seen.add(pair[1])
+        yield pair[0], seen.read()
+
+
+def build_kept(p: df.Pipeline, random: Random) -> None:
+    """Elements through a stateful DoFn and side inputs, both of which keep elements, to a grouping and to a table."""
+    stamped = [df.TimestampedValue((value % 3, value), value * 5) for value in range(RECORDS)]
+    rates = p | "rates" >> df.Create([("eur", 2), ("usd", 3)])
+    changed = (
+        p
+        | "read" >> df.Create(stamped)
+        | df.WindowInto(df.FixedWindows(60))
+        | "prefixes" >> df.ParDo(Prefixes())
+        | "changed"
+        >> df.Map(lambda pair, rates: (pair[0], pair[1] * rates["eur"]), df.AsDict(rates))
+    )
+    columns = {"key": int, "start": int, "n": int}
+    (
+        changed
+        | "sum" >> df.CombinePerKey(sum)
+        | "rows" >> df.Map(kept_row)
+        | df.WriteToPostgres("sums", columns=columns, key=["key", "start"])
+    )
+    (
+        changed
+        | "single rows" >> df.Map(kept_row)
+        | df.WriteToPostgres("singles", columns=columns, key=["key", "start", "n"])
+    )
+
+
+def kept_row(
+    pair: tuple[int, int], window: df.Window = df.DoFn.WindowParam
+) -> dict[str, int]:
+    return {"key": pair[0], "start": window.start_us // 1_000_000, "n": pair[1]}
+
+
+def check_kept(explain: Callable[[str, str], RowExplanation | None]) -> None:
+    """Each sum is made of an output for each of its records, which had been given those up to its own, and the view."""
+    for key, start in sorted(set(map(at, range(RECORDS)))):
+        wanted = [f"{stamp(each)} {each}" for each in range(RECORDS) if at(each) == (key, start)]
+        explained = explain("sums", f"{key},{start}")
+        assert explained is not None
+        assert explained.pane is not None
+        inputs = explained.pane.inputs
+        assert [each.emitted for each in inputs] == [1] * len(wanted)
+        assert sorted(map(elements_given, inputs)) == [
+            wanted[: n + 1] for n in range(len(wanted))
+        ]
+        for each in inputs:
+            check_view(each.views)
+        for number in range(1, len(wanted) + 1):
+            single = explain("singles", f"{key},{start},{number * 2}")
+            assert single is not None
+            assert single.pane is not None
+            assert single.pane.pane.entry.reason == "an element came"
+            given = [text for each in single.pane.inputs for text in each.elements]
+            assert given == wanted[:number]
+            check_view(single.views)
+
+
+def elements_given(each: PaneInput) -> list[str]:
+    assert each.pane is not None
+    return [text for given in each.pane.inputs for text in given.elements]
+
+
+def check_view(views: Sequence[ViewUsed]) -> None:
+    (view,) = views
+    assert view.pane is not None
+    given = sorted(text for each in view.pane.inputs for text in each.elements)
+    assert [text.partition(" ")[2] for text in given] == ["('eur', 2)", "('usd', 3)"]
+
+
+def test_what_is_kept_and_emitted_later_is_explained() -> None:
+    """Through a stateful DoFn and side inputs."""
+    with df.Pipeline(DirectRunner(lineage="records")) as p:
+        build_kept(p, Random(0))  # noqa: S311 - it is not used
+    result: Any = p.result
+    check_kept(result.explain_row)
+    assert "which of them its code has used is not known" in str(
+        result.explain_row("singles", "0,0,2")
+    )
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_lineage_through_state_is_exactly_once_over_faults(seed: int) -> None:
+    """In a stream, whoever was killed."""
+    simulation = Simulation(build_kept, seed, faults=FAULTS, lineage=Lineage.RECORDS)
+    simulation.run()
+    check_kept(partial(explain_row, finder(simulation.cluster.store, JOB)))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_batch_records_what_a_stream_does(seed: int) -> None:
+    """Each record once, whoever dies."""
+    batch = SimulatedBatch(build_kept, seed, rate=0.05, lineage=Lineage.RECORDS)
+    batch.run()
+    check_kept(partial(explain_row, finder(batch.store, batch_run.JOB)))
+
+
+@given(arrivals=streams(), windowing=windowings())
+def test_a_batch_records_the_records_of_a_row(
+    arrivals: list[Arrivals], windowing: Windowing
+) -> None:
+    """Those of the same pipeline in memory, over the same input."""
+    values = [
+        df.TimestampedValue((record.key, record.value), record.timestamp_us / 1e6)
+        for arrival in arrivals
+        for record in arrival.records
+    ]
+
+    def build(p: df.Pipeline) -> None:
+        (
+            p
+            | df.Create(values)
+            | df.WindowInto(window_fn(windowing))
+            | "group" >> df.GroupByKey()
+            | df.Map(row)
+            | df.WriteToPostgres("rows", columns=COLUMNS, key=["key", "start", "end"])
+        )
+
+    with df.Pipeline(DirectRunner(lineage="records")) as p:
+        build(p)
+    batch = SimulatedBatch(build, 0, lineage=Lineage.RECORDS)
+    batch.run()
+    in_memory: Any = p.result
+    rows = batch.rows("rows")
+    assert len(rows) == len(in_memory.read_table("rows"))
+    for each in rows:
+        key = f"{each['key']},{each['start']},{each['end']}"
+        explained = explain_row(finder(batch.store, batch_run.JOB), "rows", key)
+        assert explained is not None
+        assert values_of(explained) == values_of(in_memory.explain_row("rows", key))
+        assert values_of(explained) == Counter(each["values"])
 
 
 def test_a_traced_pane_is_the_pane() -> None:

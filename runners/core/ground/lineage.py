@@ -5,20 +5,22 @@ An entry is of one of these kinds:
 * *input*: elements of a key and window that reached a grouping, and where they came from: a batch of a split, or a
   pane of another grouping;
 * *pane*: a window has fired, or what it had emitted was retracted: which pane, why, and where the clocks were;
-* *row*: a pane has become a row of a table, or a row was retracted.
+* *output*: a stateful DoFn has emitted something for a key and window: because of what, and where the clocks were;
+* *row*: an element has become a row of a table or sink, or a row was retracted.
 
 A *late* entry is of elements that are in no pane, because their window had expired; an *expired* one says that a window
 has, so that what was in it is in no pane after that: another window of the key may cover it later.
 
 Each says what it is made of, so a row is explained from its end to its beginning (`runners.observability.lineage`).
 
-An origin travels with the pane of an element (`TracedPane`), which transforms pass on to what they emit.
+An origin travels with the pane of an element (`TracedPane`), which transforms pass on to what they emit.  To stateful
+DoFns and side inputs, which keep elements as they are, it travels in a form that is stored (`CarriedPane`).
 """
 
 from collections.abc import Callable, Sequence
 from enum import Enum
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import attrs
 
@@ -65,6 +67,7 @@ class LineageKind(Enum):
     LATE = "late"
     EXPIRED = "expired"
     PANE = "pane"
+    OUTPUT = "output"
     ROW = "row"
 
 
@@ -94,15 +97,15 @@ class SplitOrigin(NamedTuple):
 
 
 class PaneOrigin(NamedTuple):
-    """A pane of a grouping.
+    """A pane of a grouping, or an output of a stateful DoFn.
 
     Attributes:
-        transform: the label of the grouping.
+        transform: the label of the grouping or DoFn.
         key: as text.
         key_hash: of the key.
         window_start_us: of the window, in microseconds.
         window_end_us: of the window, in microseconds.
-        pane_index: of the pane, among those of the key and window.
+        pane_index: of the pane, among those of the key and window; of an output, a number made of what it is.
     """
 
     transform: str
@@ -113,7 +116,47 @@ class PaneOrigin(NamedTuple):
     pane_index: int
 
 
-Origin = SplitOrigin | PaneOrigin
+class ViewedOrigin(NamedTuple):
+    """An element, and the views of side inputs that it was emitted with.
+
+    Attributes:
+        element: where it comes from; None: not known.
+        views: the panes that are the views, in the order of the side inputs; None: a view of which no pane had come, or
+            none is known.
+    """
+
+    element: "Origin | None"
+    views: tuple["Origin | None", ...]
+
+
+Origin = SplitOrigin | PaneOrigin | ViewedOrigin
+
+_KINDS: dict[str, type] = {"split": SplitOrigin, "pane": PaneOrigin}
+
+
+def origin_fields(origin: Origin | None) -> tuple[Any, ...]:
+    """An origin as plain values; the inverse of `origin_of_fields`.
+
+    Args:
+        origin: of an element; None: not known.
+    """
+    if origin is None:
+        return ()
+    if isinstance(origin, ViewedOrigin):
+        return "viewed", origin_fields(origin.element), tuple(map(origin_fields, origin.views))
+    return ("split" if isinstance(origin, SplitOrigin) else "pane"), *origin
+
+
+def origin_of_fields(fields: Sequence[Any]) -> Origin | None:
+    """The origin with these fields; they may be lists, as JSON has them."""
+    if not fields:
+        return None
+    kind, *values = fields
+    if kind == "viewed":
+        element, views = values
+        return ViewedOrigin(origin_of_fields(element), tuple(map(origin_of_fields, views)))
+    origin: Origin = _KINDS[kind](*values)
+    return origin
 
 
 class FiringCause(NamedTuple):
@@ -142,6 +185,33 @@ class Expiry(NamedTuple):
     window: Window
 
 
+@attrs.frozen(kw_only=True)
+class Handled:
+    """What a stateful DoFn was called with, and which of the values of a step it has emitted then.
+
+    Attributes:
+        begin: the index of its first output.
+        end: one past the index of its last output.
+        key: of the call.
+        window: of the call.
+        reason: the call.
+        element: that it was given; None: the call was for a timer or the end of the window.
+        timestamp_us: of the element, in microseconds.
+        pane: of the element.
+        sign: of the element.
+    """
+
+    begin: int
+    end: int
+    key: Any
+    window: Window
+    reason: str
+    element: Any = None
+    timestamp_us: int = 0
+    pane: PaneInfo | None = None
+    sign: int = +1
+
+
 @attrs.frozen(eq=False, repr=False)
 class TracedPane(PaneInfo):
     """A pane with the origin of its elements.
@@ -153,10 +223,10 @@ class TracedPane(PaneInfo):
         origin: of the elements.
     """
 
-    origin: Origin = attrs.field(kw_only=True)
+    origin: Origin | None = attrs.field(kw_only=True)
 
     @classmethod
-    def of(cls, pane: PaneInfo, origin: Origin) -> "TracedPane":
+    def of(cls, pane: PaneInfo, origin: Origin | None) -> Self:
         """A pane with an origin.
 
         Args:
@@ -165,25 +235,61 @@ class TracedPane(PaneInfo):
         """
         return cls(*fields_of_pane(pane), origin=origin)
 
+    @property
+    def plain(self) -> PaneInfo:
+        """The pane alone."""
+        return PaneInfo(*fields_of_pane(self))
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PaneInfo):
             return NotImplemented
         return fields_of_pane(self) == fields_of_pane(other)
 
     def __hash__(self) -> int:
-        return hash(PaneInfo(*fields_of_pane(self)))
+        return hash(self.plain)
 
     def __repr__(self) -> str:
-        return repr(PaneInfo(*fields_of_pane(self)))
+        return repr(self.plain)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PaneInfo, fields_of_pane(self)
+
+
+class CarriedPane(TracedPane):
+    """A traced pane on its way through state: what is stored of it has the origin (`runners.stored.value_tags`).
+
+    Never given to user code, whose elements would be stored otherwise than without lineage.
+    """
+
+    @classmethod
+    def of_fields(cls, pane: PaneInfo, origin: Sequence[Any]) -> "CarriedPane":
+        """The pane with an origin as plain values.
+
+        Args:
+            pane: the pane.
+            origin: as `origin_fields` has it.
+        """
+        return cls(*fields_of_pane(pane), origin=origin_of_fields(origin))  # type: ignore[arg-type]
+
+    @property
+    def stored(self) -> tuple[PaneInfo, tuple[Any, ...]]:
+        """The pane, and the origin as plain values."""
+        return self.plain, origin_fields(self.origin)
 
 
 #: The fields of a pane, without the origin that it may have.
 fields_of_pane: Callable[[PaneInfo], tuple[Any, ...]] = attrgetter(
     *(field.name for field in attrs.fields(PaneInfo))
 )
+
+
+def plain_pane(pane: PaneInfo) -> PaneInfo:
+    """A pane without the origin that was carried with it.
+
+    Args:
+        pane: of an element that was kept.
+    """
+    return pane.plain if type(pane) is CarriedPane else pane
 
 
 def origin_of(pane: PaneInfo) -> Origin | None:
@@ -201,18 +307,18 @@ class LineageEntry:
 
     Attributes:
         kind: what it is about.
-        transform: the label of the grouping; of a row, the name of the table.
+        transform: the label of the grouping or stateful DoFn; of a row, the name of the table, or the label of the sink.
         key: as text; of a row, those of the columns that identify it (`row_key`).
         key_hash: of the key.
         window_start_us, window_end_us: of the window, in microseconds.
         sign: +1 for what was emitted, -1 for what was retracted.
         count: how many elements; of a pane, how many had come since the one before.
-        index: of the pane, among those of the key and window.
+        index: of the pane, among those of the key and window; of an output, a number made of what it is.
         timing: of the pane: early, on_time or late; else nothing.
         accumulation: of a pane, the `AccumulationMode` of its grouping; else nothing.
         watermark_us: the input watermark of the stage when it happened, in microseconds.
         now_us: the processing time then, in microseconds.
-        reason: why a window fired.
+        reason: why a window fired, or a DoFn was called.
         origin: what it was made of; None: not known.
         elements: the elements of an input, or the result of a pane, as text; only of `Lineage.RECORDS`.
     """

@@ -87,6 +87,10 @@ class GroupAlsoByWindow:
         """
         return window_holds(cell_id, cell)
 
+    def trace(self) -> None:
+        """Have it say why windows fire, and which have expired (`Effects.causes`, `Effects.expired`)."""
+        self._life.explain()
+
     @property
     def lifecycle(self) -> WindowLifecycle:
         """The lifecycle of the windows of this grouping."""

@@ -51,6 +51,14 @@ from runners.core.ground.cells import (
     TimerId,
 )
 from runners.core.ground.conversion import Conversion
+from runners.core.ground.lineage import (
+    CarriedPane,
+    Origin,
+    TracedPane,
+    ViewedOrigin,
+    origin_of,
+    plain_pane,
+)
 from runners.core.partials.folding import is_remembered
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input, without_retracted
@@ -80,6 +88,7 @@ from runners.core.stateful.cell_pages import (
 from runners.core.stateful.keyed_state import KeyedState
 from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
+from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US
 from windowing.window import GLOBAL_WINDOW, Window
@@ -98,6 +107,8 @@ VIEWS, WAITING, KEPT, HOLDS = "views", "waiting", "kept", "holds"
 VERSIONS, FORMER, USES = "versions", "former", "uses"
 #: Of the views that are coming in parts what has come, by side input, window and number of the pane.
 ARRIVING = "arriving"
+#: Where lineage is recorded, the panes that views are, with their origins, by side input and window.
+ORIGINS = "origins"
 #: What earlier versions of this package have in place of `KEPT`: elements with their views.
 EMITTED = "emitted"
 
@@ -169,6 +180,12 @@ class SideInputsMachine:
         self.page_bytes: int | None = None
         self.need_pages: NeedPages = all_are_there
         self.let_go: LetGo | None = None
+        #: Whether what it emits has the origins of its views.
+        self.is_traced = False
+
+    def trace(self) -> None:
+        """Have the origin of an element that is emitted say which views it is emitted with."""
+        self.is_traced = True
 
     def keep_in_pages(
         self, page_bytes: int, need_pages: NeedPages, let_go: LetGo | None = None
@@ -349,6 +366,8 @@ class _Step:
                 )
                 continue
             place = number, window
+            if self._machine.is_traced:
+                self._note_origin(cell_id, place, contents, pane if sign > 0 else None)
             if sign < 0:
                 # A pane that is retracted and not replaced leaves nothing.
                 self._replace(cell_id, place, View([]))
@@ -358,6 +377,35 @@ class _Step:
                 self._replace(cell_id, place, View(contents))
             else:
                 self._replace(cell_id, place, None)
+
+    def _note_origin(
+        self, cell_id: CellId, place: _Place, contents: Any, pane: PaneInfo | None
+    ) -> None:
+        """Keep which pane a view is; None: it was retracted.  A pane without contents may be no news."""
+        origins = self._part(cell_id, ORIGINS)
+        if pane is None:
+            origins.pop(place, None)
+        elif contents or self._machine.sides[place[0]].is_cumulative or place not in origins:
+            origins[place] = pane
+
+    def _traced(self, cell_id: CellId, window: Window, pane: PaneInfo, sign: int) -> PaneInfo:
+        """The pane of an element that is emitted, with where it and its views come from.
+
+        What is retracted is not said to have the views of now.
+        """
+        if not self._machine.is_traced:
+            return plain_pane(pane)
+        origin = origin_of(pane)
+        if sign < 0:
+            return TracedPane.of(plain_pane(pane), origin)
+        cell = self._cells.get(cell_id)
+        known = {} if cell is None else cell.values.get(ORIGINS, {})
+        before, views = origin, list[Origin | None]()
+        if isinstance(origin, ViewedOrigin):
+            before, views = origin.element, [*origin.views]
+        for place in enumerate(self._machine.side_windows(window)):
+            views.append(origin_of(known[place]) if place in known else None)
+        return TracedPane.of(plain_pane(pane), ViewedOrigin(before, tuple(views)))
 
     def _replace(
         self, cell_id: CellId, place: _Place, view: View | Paged | None, version: int | None = None
@@ -483,7 +531,7 @@ class _Step:
             places = tuple(enumerate(self._machine.side_windows(window)))
             views_of = lru_cache(partial(self._views_of, cell_id, places))
             for emitted, versions in _entries(entries):
-                self._emit_kept(emitted.to_retract(), views_of(versions), -1)
+                self._emit_kept(cell_id, emitted.to_retract(), views_of(versions), -1)
 
     def convert(self, cell_id: CellId) -> None:
         """Have a shard as it is where elements are never retracted."""
@@ -735,13 +783,14 @@ class _Step:
             versions = self._versions(cell_id, places)
             uses: dict[tuple[int, ...], int] = {}
             former = lru_cache(partial(self._views_of, cell_id, places, changed=retracted))
-            emit_again = partial(self._emit_again, former, views, versions, uses)
+            emit_again = partial(self._emit_again, cell_id, former, views, versions, uses)
             cell.values[KEPT][window] = emitted_again(entries, emit_again)
             if versions:
                 self._part(cell_id, USES)[window] = uses
 
     def _emit_again(
         self,
+        cell_id: CellId,
         former: Callable[[tuple[int, ...]], tuple[View, ...]],
         views: tuple[View, ...],
         versions: tuple[int, ...],
@@ -750,19 +799,22 @@ class _Step:
     ) -> Entry:
         """Retract an element that is kept, and emit it with other views; returns what is kept of it from here on."""
         emitted, known = entry
-        self._emit_kept(emitted, former(known), -1)
+        self._emit_kept(cell_id, emitted, former(known), -1)
         if known != versions or self._machine.is_remembered:
             emitted = EmittedPane(emitted.value, emitted.timestamp_us, emitted.window, emitted.pane)
             entry = emitted, versions
         _count(uses, versions, +1)
-        self._emit_kept(emitted, views)
+        self._emit_kept(cell_id, emitted, views)
         return entry
 
-    def _emit_kept(self, emitted: EmittedPane, views: tuple[View, ...], sign: int = +1) -> None:
+    def _emit_kept(
+        self, cell_id: CellId, emitted: EmittedPane, views: tuple[View, ...], sign: int = +1
+    ) -> None:
         """Emit an element that is kept, or retract it."""
         value = WithViews(emitted.value, views)
-        effects = self._effects
-        effects.emit(value, emitted.timestamp_us, emitted.window, emitted.pane, sign)
+        effects, window = self._effects, emitted.window
+        pane = self._traced(cell_id, window, emitted.pane, sign)
+        effects.emit(value, emitted.timestamp_us, window, pane, sign)
         effects.emitted_panes.append(emitted)
 
     def _release(self, cell_id: CellId) -> None:
@@ -799,17 +851,25 @@ class _Step:
             effects.values += [WithViews(value, views) for value in values]
             effects.timestamps_us += times_us
             effects.windows += [window] * len(elements)
-            effects.panes += panes
+            effects.panes += self._traced_all(cell_id, window, panes, signs)
             effects.signs += signs
             return
         if self._machine.strategy.expiry_us(window) <= self._watermark_us:
             for value, at, pane, sign in elements:
-                self._emit_kept(EmittedPane(value, at, window, pane), views, sign)
+                self._emit_kept(cell_id, EmittedPane(value, at, window, pane), views, sign)
             return
         self._emit_and_keep(cell_id, window, elements, views)
         self._hold(cell_id, window, min(at for _, at, _, _ in elements))
         self._set_timer_by(cell_id, _end_us(window))
         self._set_timer_by(cell_id, self._machine.strategy.expiry_us(window))
+
+    def _traced_all(
+        self, cell_id: CellId, window: Window, panes: Sequence[PaneInfo], signs: Sequence[int]
+    ) -> Sequence[PaneInfo]:
+        if not self._machine.is_traced and not any(type(each) is CarriedPane for each in panes):
+            return panes
+        traced = partial(self._traced, cell_id, window)
+        return list(map(traced, panes, signs))
 
     def _emit_and_keep(
         self,
@@ -835,13 +895,13 @@ class _Step:
                 found = take(kept[window], digest, value)
                 if found is None:
                     # Nobody knows when it was emitted.
-                    self._emit_kept(entry[0], views, sign)
+                    self._emit_kept(cell_id, entry[0], views, sign)
                     continue
                 entry = found
                 seen = self._views_of(cell_id, places, entry[1])
             if uses is not None:
                 _count(uses, entry[1], sign)
-            self._emit_kept(entry[0], seen, sign)
+            self._emit_kept(cell_id, entry[0], seen, sign)
 
     def _note_late(self, cell_id: CellId, window: Window, inputs: Sequence[Input]) -> None:
         for (_, value), at, _, sign in inputs:
@@ -909,6 +969,9 @@ class _Step:
             values.get(VERSIONS, {}).pop(place, None)
             self._drop_view(cell_id, place, version, views.pop(place))
             _unmeasured(cell, place)
+        for place in [each for each in values.get(ORIGINS, ()) if each not in views]:
+            if machine.expiry_us(*place) <= now_us:
+                del self._part(cell_id, ORIGINS)[place]
         arriving = values.get(ARRIVING, {})
         for pane in [each for each in arriving if machine.expiry_us(*each[:2]) <= now_us]:
             self._part(cell_id, ARRIVING)

@@ -38,7 +38,7 @@ from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
 from runners.core.ground.conversion import Conversion
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.ground.lineage import Expiry, FiringCause
+from runners.core.ground.lineage import Expiry, FiringCause, LineageEntry
 from runners.core.panes.group_also_by_window import GroupAlsoByWindow
 from runners.core.panes.signal_delivery import on_signal, trigger_of
 from runners.core.partials.folding import Accumulation, combiners_of, is_remembered
@@ -135,11 +135,11 @@ class GroupingStage:
         self._trial: Trial | None = None
         self._tries = tries
         self._where = str(stage.root)
-        #: Records the lineage of panes; what other state machines emit are no panes.
+        #: Records lineage.
         self._tracing: Tracing | None = None
-        if plan.lineage is not None and isinstance(self.machine, GroupAlsoByWindow):
+        if plan.lineage is not None:
             self._tracing = Tracing(plan.lineage)
-            self.machine.lifecycle.explain()
+            self.machine.trace()
         self.codec = KeyCodec(self._where)
 
     def try_first(self, trial: Trial | None) -> None:
@@ -219,11 +219,12 @@ class GroupingStage:
             bundle = self.tried(lambda: next(bundles, None))
         if bundle is None:
             return None
-        causes: Mapping[int, FiringCause] = {}
-        expired: Sequence[Expiry] = ()
+        causes: dict[int, FiringCause] = {}
+        expired: list[Expiry] = []
         if self._tracing is not None:
             causes, expired = dict.fromkeys(range(len(bundle)), _AT_END), all_expired(bundle)
-        return Step(outputs=self._processed(bundle, causes, expired, clocks))
+        effects = Effects(causes=causes, expired=expired)
+        return Step(outputs=self._processed(bundle, effects, clocks))
 
     def fire_timers(
         self,
@@ -396,10 +397,10 @@ class GroupingStage:
     def _followed(self, effects: Effects, clocks: StageClocks) -> Step:
         # User code may look views up.
         outputs = raising_unread(
-            lambda: self._processed(effects.bundle(), effects.causes, effects.expired, clocks)
+            lambda: self._processed(effects.bundle(), effects, clocks)
         )
         outputs.dead[:0] = effects.dead
-        if self._tracing is not None:
+        if self._tracing is not None and isinstance(self.machine, GroupAlsoByWindow):
             # A pane of the same step covers the window of what came too late, and does not have it.
             late = self._tracing.late(self.root, self.codec, effects.late, clocks)
             outputs.lineage[:0] = late
@@ -408,20 +409,28 @@ class GroupingStage:
     def _processed(
         self,
         bundle: Bundle,
-        causes: Mapping[int, FiringCause],
-        expired: Sequence[Expiry],
+        effects: Effects,
         clocks: StageClocks,
     ) -> StageOutputs:
-        """What the transforms behind the grouping make of its panes."""
-        if self._tracing is None:
-            return self.executor.process(bundle, clocks)
-        mode = self.graph.pcollections[self.root.inputs[0]].strategy.accumulation_mode
-        bundle, fired = self._tracing.fired(
-            self.root, self.codec, bundle, Firings(causes, expired, mode), clocks
-        )
+        """What the transforms behind the grouping make of what it has emitted."""
+        bundle, entries = self._traced(bundle, effects, clocks)
         outputs = self.executor.process(bundle, clocks)
-        outputs.lineage[:0] = fired
+        outputs.lineage[:0] = entries
         return outputs
+
+    def _traced(
+        self, bundle: Bundle, effects: Effects, clocks: StageClocks
+    ) -> tuple[Bundle, Sequence[LineageEntry]]:
+        """What was emitted, with its origins, and the entries about it; side inputs have given theirs themselves."""
+        if self._tracing is None or isinstance(self.machine, SideInputsMachine):
+            return bundle, ()
+        if isinstance(self.machine, StatefulDoFnMachine):
+            return self._tracing.emitted(
+                self.root, self.codec, bundle, effects.handled, clocks
+            )
+        mode = self.graph.pcollections[self.root.inputs[0]].strategy.accumulation_mode
+        firings = Firings(effects.causes, effects.expired, mode)
+        return self._tracing.fired(self.root, self.codec, bundle, firings, clocks)
 
 
 def _machine(

@@ -23,6 +23,7 @@ from dataflow.graph import (
     Flatten,
     KeyedOperation,
     ParDo,
+    SideInputs,
     StatefulParDo,
     TransformNode,
     WriteTable,
@@ -213,7 +214,9 @@ class StageExecutor:
         if isinstance(operation, WriteTable):
             return partial(self._write, node, operation)
         assert isinstance(operation, KeyedOperation)
-        return partial(self._lift, node.label, lifter_of(self._plan.graph, node))
+        keeps_elements = isinstance(operation, StatefulParDo | SideInputs)
+        lift = self._lift_whole if keeps_elements and self._tracing is not None else self._lift
+        return partial(lift, node.label, lifter_of(self._plan.graph, node))
 
     def _assign(
         self, node: TransformNode, window_fn: WindowFn, output: int, bundle: Bundle
@@ -266,14 +269,26 @@ class StageExecutor:
         changes = [Change(*column, now_us) for column in columns]
         self._push(output, Bundle(changes, bundle.timestamps_us, bundle.windows, bundle.panes))
 
-    def _lift(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
+    def _lift_whole(self, label: str, lifter: Lifter | StatefulInputs, bundle: Bundle) -> None:
+        """Lift elements that are kept as they are, with their origins; who handles them records them."""
+        assert self._tracing is not None
+        self._lift(label, lifter, self._tracing.carried(bundle), is_recorded=False)
+
+    def _lift(
+        self,
+        label: str,
+        lifter: Lifter | StatefulInputs,
+        bundle: Bundle,
+        *,
+        is_recorded: bool = True,
+    ) -> None:
         partials = lifter.lift(bundle, watermark_us=self._clocks.output_watermark_us)
         for part in () if self._tries is None else parts_of(partials):
             # The code that routes the partials would find out too late which record had a key that cannot be encoded.
             for each in () if isinstance(part, PartialColumns) else part:
                 self._codecs[label].encode(each[0])
         self._outputs.add_partials(label, partials)
-        if self._tracing is not None:
+        if self._tracing is not None and is_recorded:
             codec = self._codecs[label]
             self._outputs.lineage += self._tracing.sent(label, codec, bundle, self._clocks)
         self._overflow_in -= len(bundle)

@@ -3,13 +3,15 @@
 Only runs that record lineage call it: it looks at each element.
 """
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
 from dataflow.columns import RepeatedColumn
+from dataflow.element_digests import element_digest
 from dataflow.graph import TransformNode
 from dataflow.table import TableSpec
 from runners.core.ground.bundle import Bundle
@@ -17,8 +19,10 @@ from runners.core.ground.cells import LateArrival
 from runners.core.ground.element_text import shown
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.ground.lineage import (
+    CarriedPane,
     Expiry,
     FiringCause,
+    Handled,
     Lineage,
     LineageEntry,
     LineageKind,
@@ -37,6 +41,8 @@ from windowing.pane import NO_FIRING, PaneInfo
 from windowing.timestamps import to_datetime
 from windowing.window import GLOBAL_WINDOW, Window
 
+#: What fits into an integer of the store.
+_NUMBER_MAX = (1 << 31) - 1
 _UNKNOWN: FiringCause = FiringCause("", 0)
 
 
@@ -122,6 +128,65 @@ class Tracing:
             entries.append(entry)
             panes.append(TracedPane.of(pane, entry.as_origin))
         expire(len(bundle))
+        return attrs.evolve(bundle, panes=panes), entries
+
+    def carried(self, bundle: Bundle) -> Bundle:
+        """A bundle for a stateful DoFn or side inputs, whose origins stay with the elements that are kept.
+
+        Args:
+            bundle: the elements.
+        """
+        panes = bundle.panes
+        if panes is None:
+            return bundle
+        if isinstance(panes, RepeatedColumn) and panes:
+            carried: Sequence[PaneInfo] = RepeatedColumn(_carried(panes[0]), len(panes))
+        else:
+            carried = list(map(_carried, panes))
+        return attrs.evolve(bundle, panes=carried)
+
+    def emitted(
+        self,
+        node: TransformNode,
+        codec: KeyCodec,
+        bundle: Bundle,
+        handled: Sequence[Handled | Expiry],
+        clocks: StageClocks,
+    ) -> tuple[Bundle, list[LineageEntry]]:
+        """The outputs of a stateful DoFn, with their origins, and entries for them and for what it was given.
+
+        Args:
+            node: the DoFn.
+            codec: of its keys.
+            bundle: the outputs; those that belong to no key have no origin.
+            handled: what it was called with, in order.
+            clocks: of the step.
+        """
+        outputs, entries = list(_elements(bundle)), list[LineageEntry]()
+        panes = [pane.plain if isinstance(pane, TracedPane) else pane for _, _, pane, _ in outputs]
+        given = _Given(self._has_elements)
+        for call in handled:
+            about = partial(_about, node=node, codec=codec, key=call.key, window=call.window, clocks=clocks)
+            if isinstance(call, Expiry):
+                entries += given.taken()
+                entries.append(about(LineageKind.EXPIRED, count=0))
+                continue
+            if call.pane is not None:
+                given.add(call, about)
+            if call.begin < call.end:
+                entries += given.taken()
+            for index in range(call.begin, call.end):
+                value, _, _, sign = outputs[index]
+                entry = about(
+                    LineageKind.OUTPUT,
+                    sign=sign,
+                    index=_number_of(value, bundle.timestamps_us[index]),
+                    reason=call.reason,
+                    elements=(shown(value),) if self._has_elements else (),
+                )
+                entries.append(entry)
+                panes[index] = TracedPane.of(panes[index], entry.as_origin)
+        entries += given.taken()
         return attrs.evolve(bundle, panes=panes), entries
 
     def late(
@@ -223,9 +288,64 @@ class Tracing:
         if not self._has_elements:
             return ()
         return tuple(
-            f"{to_datetime(bundle.timestamps_us[index]).isoformat()} {shown(elements[index][1])}"
-            for index in indexes
+            _text(bundle.timestamps_us[index], elements[index][1]) for index in indexes
         )
+
+
+class _Given:
+    """What a stateful DoFn was given since it last emitted something, as few entries.
+
+    Args:
+        has_elements: whether the elements are recorded.
+    """
+
+    def __init__(self, has_elements: bool) -> None:
+        self._has_elements = has_elements
+        self._entries: dict[tuple[Any, ...], tuple[Callable[..., LineageEntry], list[str]]] = {}
+        self._counts: Counter[tuple[Any, ...]] = Counter()
+
+    def add(self, call: Handled, about: Callable[..., LineageEntry]) -> None:
+        """Note an element.
+
+        Args:
+            call: that it was given in.
+            about: makes an entry of the call's key and window.
+        """
+        assert call.pane is not None
+        origin = origin_of(call.pane)
+        group = about(LineageKind.INPUT).key_hash, call.window, origin, call.sign
+        _, texts = self._entries.setdefault(
+            group, (partial(about, LineageKind.INPUT, sign=call.sign, origin=origin), [])
+        )
+        self._counts[group] += 1
+        if self._has_elements:
+            texts.append(_text(call.timestamp_us, call.element))
+
+    def taken(self) -> list[LineageEntry]:
+        """The entries of what was noted since this was last asked."""
+        taken = [
+            make(count=self._counts[group], elements=tuple(texts))
+            for group, (make, texts) in self._entries.items()
+        ]
+        self._entries.clear()
+        self._counts.clear()
+        return taken
+
+
+def _number_of(value: Any, timestamp_us: int) -> int:
+    """The number of an output: the same whenever it is emitted again, and of hardly two of one key and window."""
+    try:
+        return element_digest((timestamp_us, value)) & _NUMBER_MAX
+    except Exception:  # noqa: BLE001 - of what cannot be stored, and is only in memory
+        return 0
+
+
+def _carried(pane: PaneInfo) -> PaneInfo:
+    return CarriedPane.of(pane, pane.origin) if isinstance(pane, TracedPane) else pane
+
+
+def _text(timestamp_us: int, value: Any) -> str:
+    return f"{to_datetime(timestamp_us).isoformat()} {shown(value)}"
 
 
 def _elements(bundle: Bundle) -> Iterator[tuple[Any, Window, PaneInfo, int]]:

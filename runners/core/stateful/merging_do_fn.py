@@ -26,10 +26,17 @@ from dataflow.typed_keys import emitted_key
 from dataflow.user_state import PAGES
 from runners.core.ground.active_windows import ActiveWindows
 from runners.core.ground.cells import CellId, Effects, LateArrival, LateElement
+from runners.core.ground.lineage import Expiry, plain_pane
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.cell_pages import CellPages
 from runners.core.stateful.keyed_state import KeyedState, MergingState, Waiting
-from runners.core.stateful.stateful_do_fn import Cells, StatefulDoFnMachine, _Action, _Step
+from runners.core.stateful.stateful_do_fn import (
+    ELEMENT_CAME,
+    Cells,
+    StatefulDoFnMachine,
+    _Action,
+    _Step,
+)
 from runners.core.stateful.stateful_invoker import Call
 from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
@@ -203,6 +210,9 @@ class _MergingStep(_Step):
         expiry_us = self._machine.strategy.expiry_us
         for window in [each for each in cell.windows if expiry_us(each) <= cell.watermark_us]:
             cell.windows.pop(window).drop_pages()
+            if self._machine.is_traced:
+                gone = Expiry(len(self._effects.values), emitted_key(cell_id[0]), window)
+                self._effects.handled.append(gone)
 
     def _act(self, cell_id: CellId, cell: Any, action: _Action) -> None:
         if action.window is None:
@@ -229,7 +239,13 @@ class _MergingStep(_Step):
         before_us = [each.hold_us for each in sources] if self._machine.can_hold else []
         state = KeyedState(watermark_us=cell.watermark_us, pages=cell.pages)
         call = Call(
-            emitted_key(key), window, timestamp_us, self._now_us, pane, sign, cell.watermark_us
+            emitted_key(key),
+            window,
+            timestamp_us,
+            self._now_us,
+            plain_pane(pane),
+            sign,
+            cell.watermark_us,
         )
         outputs, has_merged = self._machine.invoker.process_merging(sources, state, value, call)
         if has_merged:
@@ -237,7 +253,8 @@ class _MergingStep(_Step):
                 del cell.windows[each]
             cell.windows[window] = state
         hold_us = min((each for each in before_us if each is not None), default=None)
-        self._emit(state, outputs, timestamp_us, window, pane, hold_us)
+        given = value, timestamp_us, pane, sign
+        self._emit(state, outputs, call, timestamp_us, hold_us, ELEMENT_CAME, given)
 
     def _home(
         self, windows: Collection[Window], assigned: Window

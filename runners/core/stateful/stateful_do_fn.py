@@ -47,6 +47,7 @@ from runners.core.ground.cells import (
     TimerId,
 )
 from runners.core.ground.element_text import shown
+from runners.core.ground.lineage import Handled, plain_pane
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there, name_of_pages
@@ -57,13 +58,16 @@ from triggers.clocks import Clocks
 from triggers.trigger import TriggerTimers
 from triggers.windowing_strategy import WindowingStrategy
 from windowing.errors import error_text
-from windowing.pane import NO_FIRING, PaneInfo
+from windowing.pane import NO_FIRING
 from windowing.time_domain import TimeDomain
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
 from windowing.window import GLOBAL_WINDOW, Window
 
 #: The most timers of one key that may fire in one step without an element; beyond it, a timer sets itself for ever.
 FIRINGS_MAX = 1_000_000
+
+#: Why something was emitted that was emitted for an element.
+ELEMENT_CAME = "an element came"
 
 Cells = MutableMapping[CellId, Any]
 
@@ -111,6 +115,12 @@ class StatefulDoFnMachine:
         self.need_pages: NeedPages = all_are_there
         #: What stands for state in pages, by the key of the state.
         self.paged_kinds: dict[Any, type[Paged]] = {}
+        #: Whether it says of what it emits why that was emitted.
+        self.is_traced = False
+
+    def trace(self) -> None:
+        """Have it say what user code was called with, and what that emitted (`Effects.handled`)."""
+        self.is_traced = True
 
     def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
         """Have state that is large kept in pages, which are among the cells.
@@ -549,18 +559,20 @@ class _Step:
         )
         hold_us = cell.hold_us if self._machine.can_hold else None
         outputs = self._machine.invoker.expire(cell, call)
-        self._emit(cell, outputs, window.max_timestamp_us, window, NO_FIRING, hold_us)
+        self._emit(cell, outputs, call, window.max_timestamp_us, hold_us, "its window has expired")
 
     def _emit(
         self,
         cell: KeyedState,
         outputs: Iterable[Any],
+        call: Call,
         timestamp_us: int,
-        window: Window,
-        pane: PaneInfo,
         hold_us: int | None,
+        reason: str,
+        element: Input | None = None,
     ) -> None:
         keeps_outputs = self._machine.keeps_outputs
+        window, pane, begin = call.window, call.pane, len(self._effects.values)
         for output in outputs:
             from_us = timestamp_us
             if hold_us is not None and hold_us < from_us:
@@ -574,6 +586,24 @@ class _Step:
                 self._effects.emit_retractable(emitted)
             else:
                 self._effects.emit(output, from_us, window, pane)
+        if self._machine.is_traced:
+            self._note(begin, call, reason, element)
+
+    def _note(self, begin: int, call: Call, reason: str, element: Input | None) -> None:
+        """Have the effects say what a call was given, and what it has emitted."""
+        value, timestamp_us, pane, sign = element or (None, 0, None, +1)
+        handled = Handled(
+            begin=begin,
+            end=len(self._effects.values),
+            key=call.key,
+            window=call.window,
+            reason=reason,
+            element=value,
+            timestamp_us=timestamp_us,
+            pane=pane,
+            sign=sign,
+        )
+        self._effects.handled.append(handled)
 
     def _set_hold(self, cell_id: CellId, hold_us: int | None) -> None:
         window = cell_id[1]
@@ -586,11 +616,17 @@ class _Step:
         assert window is not None
         cell.firings = 0
         call = Call(
-            emitted_key(key), window, timestamp_us, self._now_us, pane, sign, cell.watermark_us
+            emitted_key(key),
+            window,
+            timestamp_us,
+            self._now_us,
+            plain_pane(pane),
+            sign,
+            cell.watermark_us,
         )
         hold_us = cell.hold_us if self._machine.can_hold else None
         outputs = self._machine.invoker.process(cell, value, call)
-        self._emit(cell, outputs, timestamp_us, window, pane, hold_us)
+        self._emit(cell, outputs, call, timestamp_us, hold_us, ELEMENT_CAME, element)
 
     def _fire(self, cell_id: CellId, cell: KeyedState, timer: TimerName) -> None:
         key, window = cell_id[0], cell_id[1]
@@ -623,7 +659,8 @@ class _Step:
         outputs = self._machine.invoker.fire(cell, timer, call)
         # As with the panes of a grouping, what a window emits has an event time within the window.
         emitted_us = min(timestamp_us, window.max_timestamp_us)
-        self._emit(cell, outputs, emitted_us, window, NO_FIRING, hold_us)
+        reason = f"its timer {timer!r} has fired"
+        self._emit(cell, outputs, call, emitted_us, hold_us, reason)
 
     def _count_firing(self, cell: KeyedState, timer: TimerName, key: Any) -> None:
         cell.firings += 1

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from dataflow.table import TableSpec
-from runners.core.ground.lineage import LineageEntry, SplitOrigin
+from runners.core.ground.lineage import LineageEntry, origin_fields, origin_of_fields
 from runners.core.panes.signal_delivery import unknown_signal
 from runners.errors import (
     JobMismatchError,
@@ -233,21 +233,25 @@ def escaped_late(record: LateRecord) -> LateRecord:
 
 def escaped_lineage(entry: LineageEntry) -> LineageEntry:
     """An entry of lineage with text that every store can keep."""
-    origin = entry.origin
-    if isinstance(origin, SplitOrigin):
-        origin = SplitOrigin(*map(escape_text, origin))
-    elif origin is not None:
-        origin = origin._replace(
-            transform=escape_text(origin.transform), key=escape_text(origin.key)
-        )
     return attrs.evolve(
         entry,
         transform=escape_text(entry.transform),
         key=escape_text(entry.key),
         reason=escape_text(entry.reason),
-        origin=origin,
+        origin=origin_of_fields(_escaped_fields(origin_fields(entry.origin))),
         elements=tuple(map(escape_text, entry.elements)),
     )
+
+
+def _escaped_fields(fields: Sequence[Any]) -> Sequence[Any]:
+    return [
+        escape_text(each)
+        if isinstance(each, str)
+        else _escaped_fields(each)
+        if isinstance(each, tuple)
+        else each
+        for each in fields
+    ]
 
 
 def escaped_dead(letter: StoredDeadLetter) -> StoredDeadLetter:

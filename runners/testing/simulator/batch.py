@@ -30,6 +30,7 @@ from runners.batch.layout import Layout, layout
 from runners.batch.range_task import Shipment, TaskSettings
 from runners.batch.repeating import begin_run, binding_ranges, check_continuable, nondeterministic
 from runners.batch.tasks import Attempt, Work
+from runners.core.ground.lineage import Lineage
 from runners.core.stages.plan import ExecutionPlan, plan
 from runners.direct import DirectRunner
 from runners.errors import StoreError
@@ -110,11 +111,19 @@ class SimulatedBatch:
         seed: decides what strikes, and when.
         rate: how often it does, where it can.
         tries: how often a record that makes user code fail is tried; None: the first failure ends the run.
+        lineage: how much of the lineage of rows is recorded; None: nothing.
     """
 
     def __init__(
-        self, build: BuildLike, seed: int, *, rate: float = 0.03, tries: int | None = None
+        self,
+        build: BuildLike,
+        seed: int,
+        *,
+        rate: float = 0.03,
+        tries: int | None = None,
+        lineage: Lineage | None = None,
     ) -> None:
+        self._lineage = lineage
         self._build, self._seed, self._rate, self._tries = build, seed, rate, tries
         self._random = Random(f"batch {seed}")  # noqa: S311 - must be reproducible
         self.store, self._unanswered = MemoryStore(), Unanswered()
@@ -153,7 +162,7 @@ class SimulatedBatch:
     def run_once(self) -> None:
         """One run, whose driver may die.  Raises as `run`, and `DriverDiedError`."""
         graph = self.graph()
-        execution = plan(graph, slices=True)
+        execution = plan(graph, slices=True, lineage=self._lineage)
         spec = job_spec(
             JOB, "batch", execution, splits_desired=_SPLITS, ranges_per_grouping=_RANGES
         )
