@@ -54,6 +54,7 @@ from runners.core.ground.cells import (
     WindowTimers,
 )
 from runners.core.ground.dead_letters import DeadLetter
+from runners.core.ground.lineage import CarriedPane, PaneOrigin, SplitOrigin, ViewedOrigin
 from runners.core.partials.partial import LatePartial
 from runners.core.partials.parts import PartialParts
 from runners.core.partials.signed_combine import NaN
@@ -352,6 +353,8 @@ LETTER = DeadLetter(
 )
 #: An instance for each tag of `dataflow.value_tags` and `runners.stored`.
 FAILURE = Failure("ValueError", "no number", ("ValueError: no number",), "parse", LETTER.origin)
+SPLIT_ORIGIN = SplitOrigin("read", "(0, 1)", "5")
+PANE_ORIGIN = PaneOrigin("rates", "'eur'", 7, 0, 60_000_000, 2)
 VALUES: dict[str, Any] = {
     "window": FIRST,
     "merge": Merge(Window(0, 20), (Window(0, 10), Window(5, 20))),
@@ -390,6 +393,7 @@ VALUES: dict[str, Any] = {
     "paged map": PagedMap(3, 4, 5, 99, {}),
     "paged list": PagedList(),
     "emitted": EmittedPane("x", 59_999_999, FIRST, LATE_PANE, {"Map(guess)": [[5], []]}),
+    "carried pane": CarriedPane.of(LATE_PANE, ViewedOrigin(SPLIT_ORIGIN, (PANE_ORIGIN, None))),
     "arriving view": ArrivingView(2, 3, [("k", 1), ("l", 2), ("m", 3)]),
     "pane timing": PaneTiming.LATE,
     "time domain": TimeDomain.PROCESSING,

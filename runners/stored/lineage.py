@@ -1,8 +1,8 @@
 """Lineage as text: the origin and the elements of an entry, in JSON that people and SQL read too.
 
 An origin is ``["split", transform, split, position]``, ``["pane", transform, key, key_hash, window_start_us,
-window_end_us, pane_index]``, or ``["viewed", origin, [origin, ...]]`` of an element and its views, where none is ``[]``;
-none at all is the empty text.  Elements are an array of texts.  ADR 0091, ADR 0094.
+window_end_us, pane_index]``, or ``["viewed", origin, [origin, ...]]`` of an element and its views, where none is
+``[]``; none at all is the empty text.  Elements are an array of texts.  ADR 0091, ADR 0094.
 """
 
 import json

@@ -345,9 +345,7 @@ def build_kept(p: df.Pipeline, random: Random) -> None:
     )
 
 
-def kept_row(
-    pair: tuple[int, int], window: df.Window = df.DoFn.WindowParam
-) -> dict[str, int]:
+def kept_row(pair: tuple[int, int], window: df.Window = df.DoFn.WindowParam) -> dict[str, int]:
     return {"key": pair[0], "start": window.start_us // 1_000_000, "n": pair[1]}
 
 
@@ -360,9 +358,7 @@ def check_kept(explain: Callable[[str, str], RowExplanation | None]) -> None:
         assert explained.pane is not None
         inputs = explained.pane.inputs
         assert [each.emitted for each in inputs] == [1] * len(wanted)
-        assert sorted(map(elements_given, inputs)) == [
-            wanted[: n + 1] for n in range(len(wanted))
-        ]
+        assert sorted(map(elements_given, inputs)) == [wanted[: n + 1] for n in range(len(wanted))]
         for each in inputs:
             check_view(each.views)
         for number in range(1, len(wanted) + 1):
@@ -390,7 +386,7 @@ def check_view(views: Sequence[ViewUsed]) -> None:
 def test_what_is_kept_and_emitted_later_is_explained() -> None:
     """Through a stateful DoFn and side inputs."""
     with df.Pipeline(DirectRunner(lineage="records")) as p:
-        build_kept(p, Random(0))  # noqa: S311 - it is not used
+        build_kept(p, Random(0))
     result: Any = p.result
     check_kept(result.explain_row)
     assert "which of them its code has used is not known" in str(
@@ -425,13 +421,15 @@ def test_a_batch_records_the_records_of_a_row(
         for record in arrival.records
     ]
 
+    as_row: Any = row
+
     def build(p: df.Pipeline) -> None:
         (
             p
             | df.Create(values)
             | df.WindowInto(window_fn(windowing))
             | "group" >> df.GroupByKey()
-            | df.Map(row)
+            | df.Map(as_row)
             | df.WriteToPostgres("rows", columns=COLUMNS, key=["key", "start", "end"])
         )
 

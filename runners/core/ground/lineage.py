@@ -269,7 +269,7 @@ class CarriedPane(TracedPane):
             pane: the pane.
             origin: as `origin_fields` has it.
         """
-        return cls(*fields_of_pane(pane), origin=origin_of_fields(origin))  # type: ignore[arg-type]
+        return cls(*fields_of_pane(pane), origin=origin_of_fields(origin))
 
     @property
     def stored(self) -> tuple[PaneInfo, tuple[Any, ...]]:
@@ -307,7 +307,8 @@ class LineageEntry:
 
     Attributes:
         kind: what it is about.
-        transform: the label of the grouping or stateful DoFn; of a row, the name of the table, or the label of the sink.
+        transform: the label of the grouping or stateful DoFn; of a row, the name of the table, or the label of the write
+            to a sink.
         key: as text; of a row, those of the columns that identify it (`row_key`).
         key_hash: of the key.
         window_start_us, window_end_us: of the window, in microseconds.
@@ -318,7 +319,7 @@ class LineageEntry:
         accumulation: of a pane, the `AccumulationMode` of its grouping; else nothing.
         watermark_us: the input watermark of the stage when it happened, in microseconds.
         now_us: the processing time then, in microseconds.
-        reason: why a window fired, or a DoFn was called.
+        reason: why a window fired, or a DoFn was called; of what goes to a sink, its lane.
         origin: what it was made of; None: not known.
         elements: the elements of an input, or the result of a pane, as text; only of `Lineage.RECORDS`.
     """

@@ -21,7 +21,6 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
-    Mapping,
     MutableMapping,
     Sequence,
 )
@@ -396,9 +395,7 @@ class GroupingStage:
 
     def _followed(self, effects: Effects, clocks: StageClocks) -> Step:
         # User code may look views up.
-        outputs = raising_unread(
-            lambda: self._processed(effects.bundle(), effects, clocks)
-        )
+        outputs = raising_unread(lambda: self._processed(effects.bundle(), effects, clocks))
         outputs.dead[:0] = effects.dead
         if self._tracing is not None and isinstance(self.machine, GroupAlsoByWindow):
             # A pane of the same step covers the window of what came too late, and does not have it.
@@ -425,9 +422,7 @@ class GroupingStage:
         if self._tracing is None or isinstance(self.machine, SideInputsMachine):
             return bundle, ()
         if isinstance(self.machine, StatefulDoFnMachine):
-            return self._tracing.emitted(
-                self.root, self.codec, bundle, effects.handled, clocks
-            )
+            return self._tracing.emitted(self.root, self.codec, bundle, effects.handled, clocks)
         mode = self.graph.pcollections[self.root.inputs[0]].strategy.accumulation_mode
         firings = Firings(effects.causes, effects.expired, mode)
         return self._tracing.fired(self.root, self.codec, bundle, firings, clocks)

@@ -298,7 +298,13 @@ class StageExecutor:
 
     def _write(self, node: TransformNode, operation: WriteTable, bundle: Bundle) -> None:
         if operation.sink is not None:
-            self._outputs.tables.append(outbox_write(node, operation.table, operation.sink, bundle))
+            sent = outbox_write(node, operation.table, operation.sink, bundle)
+            self._outputs.tables.append(sent)
+            if self._tracing is not None:
+                lanes = (lane for lane, *_ in sent.inserts)
+                self._outputs.lineage += self._tracing.left(
+                    node, operation.sink, lanes, bundle, self._clocks
+                )
             return
         is_retracted = self._plan.graph.pcollections[node.inputs[0]].retracted_by is not None
         write = table_write(node, operation.table, bundle, is_retracted=is_retracted)

@@ -4,7 +4,7 @@ Only runs that record lineage call it: it looks at each element.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import attrs
 from dataflow.columns import RepeatedColumn
 from dataflow.element_digests import element_digest
 from dataflow.graph import TransformNode
+from dataflow.sink import Sink
 from dataflow.table import TableSpec
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival
@@ -32,7 +33,7 @@ from runners.core.ground.lineage import (
     origin_of,
 )
 from runners.core.stages.stage_clocks import StageClocks
-from runners.core.tables.row_keys import row_key
+from runners.core.tables.row_keys import RowKey, row_key, sink_key
 from runners.core.tables.rows import rows_of
 from runners.core.tables.values import as_stored
 from triggers.accumulation import AccumulationMode
@@ -164,9 +165,11 @@ class Tracing:
         """
         outputs, entries = list(_elements(bundle)), list[LineageEntry]()
         panes = [pane.plain if isinstance(pane, TracedPane) else pane for _, _, pane, _ in outputs]
-        given = _Given(self._has_elements)
+        given = _Given(has_elements=self._has_elements)
         for call in handled:
-            about = partial(_about, node=node, codec=codec, key=call.key, window=call.window, clocks=clocks)
+            about = partial(
+                _about, node=node, codec=codec, key=call.key, window=call.window, clocks=clocks
+            )
             if isinstance(call, Expiry):
                 entries += given.taken()
                 entries.append(about(LineageKind.EXPIRED, count=0))
@@ -260,36 +263,69 @@ class Tracing:
             clocks: of the stage.
         """
         rows = as_stored(table, rows_of(node, list(table.columns), bundle.values))
-        entries = []
-        for row, (_, window, pane, sign) in zip(rows, _elements(bundle), strict=True):
-            key = row_key(table, row)
-            entries.append(
-                LineageEntry(
-                    kind=LineageKind.ROW,
-                    transform=table.name,
-                    key=key.text,
-                    key_hash=key.hash,
-                    window_start_us=window.start_us,
-                    window_end_us=window.end_us,
-                    sign=sign,
-                    index=pane.index,
-                    timing=pane.timing.value,
-                    watermark_us=clocks.watermark_us,
-                    now_us=clocks.now_us,
-                    origin=origin_of(pane),
-                    elements=(shown(row),) if self._has_elements else (),
-                )
-            )
-        return entries
+        return [
+            self._row(table.name, row_key(table, row), row, each, clocks)
+            for row, each in zip(rows, _elements(bundle), strict=True)
+        ]
+
+    def left(
+        self,
+        node: TransformNode,
+        sink: Sink[Any],
+        lanes: Iterable[int],
+        bundle: Bundle,
+        clocks: Clocks,
+    ) -> list[LineageEntry]:
+        """An entry for each element that is on its way to a sink, or retracted; its key is what decides on its lane.
+
+        Args:
+            node: the transform that writes.
+            sink: where to.
+            lanes: that of each element.
+            bundle: the elements.
+            clocks: of the stage.
+        """
+        elements: Sequence[Any] = bundle.values
+        if sink.columns is not None:
+            elements = rows_of(node, list(sink.columns), elements)
+        return [
+            self._row(node.label, sink_key(sink.lane_key(element)), element, each, clocks, lane)
+            for element, lane, each in zip(elements, lanes, _elements(bundle), strict=True)
+        ]
+
+    def _row(
+        self,
+        name: str,
+        key: RowKey,
+        row: Any,
+        element: tuple[Any, Window, PaneInfo, int],
+        clocks: Clocks,
+        lane: int | None = None,
+    ) -> LineageEntry:
+        _, window, pane, sign = element
+        return LineageEntry(
+            kind=LineageKind.ROW,
+            transform=name,
+            key=key.text,
+            key_hash=key.hash,
+            window_start_us=window.start_us,
+            window_end_us=window.end_us,
+            sign=sign,
+            index=pane.index,
+            timing=pane.timing.value,
+            watermark_us=clocks.watermark_us,
+            now_us=clocks.now_us,
+            reason="" if lane is None else f"lane {lane}",
+            origin=origin_of(pane),
+            elements=(shown(row),) if self._has_elements else (),
+        )
 
     def _texts(
         self, bundle: Bundle, elements: Sequence[Any], indexes: Sequence[int]
     ) -> tuple[str, ...]:
         if not self._has_elements:
             return ()
-        return tuple(
-            _text(bundle.timestamps_us[index], elements[index][1]) for index in indexes
-        )
+        return tuple(_text(bundle.timestamps_us[index], elements[index][1]) for index in indexes)
 
 
 class _Given:
@@ -299,7 +335,7 @@ class _Given:
         has_elements: whether the elements are recorded.
     """
 
-    def __init__(self, has_elements: bool) -> None:
+    def __init__(self, *, has_elements: bool) -> None:
         self._has_elements = has_elements
         self._entries: dict[tuple[Any, ...], tuple[Callable[..., LineageEntry], list[str]]] = {}
         self._counts: Counter[tuple[Any, ...]] = Counter()

@@ -33,6 +33,15 @@ def row_key(table: TableSpec, row: Row) -> RowKey:
     return key_of_texts([_text(row[index]) for index in indexes])
 
 
+def sink_key(key: Any) -> RowKey:
+    """The key of what is written to a sink.
+
+    Args:
+        key: what its `Sink.lane_key` is; of a tuple each part is one of the key.
+    """
+    return key_of_texts([_text(each) for each in (key if isinstance(key, tuple) else (key,))])
+
+
 def key_of_texts(texts: list[str]) -> RowKey:
     """The key of the row with these texts in the columns of its key.
 
@@ -72,6 +81,9 @@ def _text(value: Any) -> str:
         return format_timestamp(to_timestamp_us(value))
     if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, bytes):
+        # Keys of messages are mostly text.
+        return value.decode("utf-8", "backslashreplace")
     return str(value)
 
 

@@ -103,7 +103,7 @@ class RowExplanation:
     """Where a row of a table comes from.
 
     Attributes:
-        table: its name.
+        table: its name; of what was written to a sink, the label of the transform that writes.
         key: what identifies the row, as a JSON array.
         row: the last entry about it; a sign of -1: it was retracted, and is not there any more.
         pane: the pane that it is; None: it comes from no grouping, or one of which nothing is recorded.
@@ -167,7 +167,8 @@ def not_recorded(table: str, given: str) -> PipelineError:
         f"nothing is recorded of a row of table {table!r} with the key {given!r}",
         detail="either there never was one, or no job recorded lineage when it was written",
         hint="run the pipeline with lineage='panes' or lineage='records'; a key is the values of the key's columns "
-        "with commas between them, in the order of the table's key, or a JSON array of them",
+        "with commas between them, in the order of the table's key, or a JSON array of them; of a sink, the label of "
+        "its write and what decides on the lane, such as the key of a message",
     )
 
 
@@ -193,7 +194,9 @@ def _pane(find: Find, of: Origin | None, before: int, depth: int) -> PaneStory |
         for each in find(kind, origin.transform, origin.key_hash)
         if each.number <= before and _window(each.entry) == _window(origin)
     ]
-    panes = [each for each in emitted if each.entry.sign > 0 or each.entry.kind is LineageKind.OUTPUT]
+    panes = [
+        each for each in emitted if each.entry.sign > 0 or each.entry.kind is LineageKind.OUTPUT
+    ]
     at = max((n for n, each in enumerate(panes) if each.entry.as_origin == origin), default=None)
     if at is None:
         return None
@@ -293,6 +296,11 @@ def _row_lines(explained: RowExplanation) -> Iterator[str]:
     if explained.pane is not None:
         yield from _indented(_pane_lines(explained.pane))
     yield from _indented(_view_lines(explained.views))
+    if row.reason:
+        yield (
+            f"  it left by {row.reason} of the relay of its sink; the number of its batch is not known, as it is kept "
+            "only until the sink has the batch"
+        )
     if explained.before:
         yield f"  {len(explained.before)} earlier: " + ", ".join(
             f"{_sign(each.entry)} pane {each.entry.index} {each.entry.timing}".strip()

@@ -104,7 +104,7 @@ def test_what_lies_in_a_store_has_a_number() -> None:
 
 
 def test_every_tag_and_every_message_has_an_example() -> None:
-    of_core = {"row", "nothing", "nan", "key", "emitted", "arriving view"}
+    of_core = {"row", "nothing", "nan", "key", "emitted", "arriving view", "carried pane"}
     assert {*TUPLES, *ATTRS, *OTHERS, *ENUMS, *of_core} == {*VALUES}
     assert {*messages.KINDS.values()} == {*MESSAGES} - {"deliver", "deliver traced", "acknowledge"}
 
