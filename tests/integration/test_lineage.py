@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import dataflow as df
+from runners.batch.backfill.runner import BackfillRunner
+from runners.batch.runner import BatchRunner
 from runners.cli.command_line import main
 from runners.streaming import StreamingRunner
 
@@ -98,3 +100,60 @@ def test_only_what_is_asked_for_is_recorded(store_dsn: str, spark_master: str) -
     result.wait_until_finish()
     with pytest.raises(df.PipelineError, match="lineage='panes' or lineage='records'"):
         result.explain_row("sums", "a")
+
+
+@pytest.mark.parametrize("kind", ["batch", "backfill"])
+def test_a_row_of_a_batch_is_explained(
+    kind: str, store_dsn: str, spark_master: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And its panes drawn, by command, as those of a stream; what a backfill has read is in the panes of the stream."""
+    given: Any = {
+        "job": kind,
+        "store": store_dsn,
+        "master": spark_master,
+        "show_progress": False,
+        "lineage": "records",
+    }
+    if kind == "backfill":
+        totals_of(BackfillRunner(**given)).run()
+        result: Any = totals_of(StreamingRunner(**given)).run()
+        result.wait_until_finish()
+    else:
+        result = totals_of(BatchRunner(**given)).run()
+    for start in (0, 100, 200):
+        explained = result.explain_row("totals", f"key 1,{start}")
+        values = [
+            int(text.split(" ", 1)[1]) for each in explained.pane.inputs for text in each.elements
+        ]
+        assert sorted(values) == list(range(start + 1, start + 100, KEYS))
+    drawn = tmp_path / "panes.svg"
+    arguments = ["plot", kind, "--key", "'key 1'", "-o", str(drawn), "--store", store_dsn]
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert "</svg>" in drawn.read_text()
+    plot = result.plot("key 1")
+    assert len(plot.points) == RECORDS // KEYS
+    assert len(plot.panes) == RECORDS // 100
+
+
+def totals_of(runner: Any) -> df.Pipeline:
+    """Sums of keys by hundred seconds."""
+    p = df.Pipeline(runner)
+    stamped = [df.TimestampedValue((f"key {n % KEYS}", n), n) for n in range(RECORDS)]
+    (
+        p
+        | "read" >> df.Create(stamped)
+        | df.WindowInto(df.FixedWindows(100))
+        | "sum" >> df.CombinePerKey(sum)
+        | df.Map(
+            lambda pair, window=df.DoFn.WindowParam: {
+                "key": pair[0],
+                "start": window.start_us // 1_000_000,
+                "total": pair[1],
+            }
+        )
+        | df.WriteToPostgres(
+            "totals", columns={"key": str, "start": int, "total": int}, key=["key", "start"]
+        )
+    )
+    return p

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.serialization import dumps, loads
+from dataflow.element_digests import element_digest
 from dataflow.testing import TestStream
+from dataflow.testing.model_sink import ModelSink
 from runners.core.ground.lineage import Lineage, SplitOrigin, TracedPane
 from runners.core.tables.row_keys import asked_keys, key_of_texts
 from runners.direct import DirectRunner
@@ -446,6 +448,26 @@ def test_a_batch_records_the_records_of_a_row(
         assert explained is not None
         assert values_of(explained) == values_of(in_memory.explain_row("rows", key))
         assert values_of(explained) == Counter(each["values"])
+
+
+def test_what_goes_to_a_sink_is_explained() -> None:
+    """By the label of the write, and what decides on the lane."""
+    sink = ModelSink(lanes=3)
+    with df.Pipeline(DirectRunner(lineage="records")) as p:
+        (
+            p
+            | df.Create([("red", 5), ("red", 2), ("blue", 1)])
+            | "sum" >> df.CombinePerKey(sum)
+            | "send" >> df.Write(sink)
+        )
+    result: Any = p.result
+    explained = result.explain_row("send", "red,7")
+    assert explained.pane is not None
+    assert sorted(text.split(" ", 1)[1] for each in explained.pane.inputs for text in each.elements) == ["2", "5"]
+    text = str(explained)
+    lane = element_digest(("red", 7)) % 3
+    assert f"it left by lane {lane} of the relay" in text
+    assert "the number of its batch is not known" in text
 
 
 def test_a_traced_pane_is_the_pane() -> None:

@@ -39,6 +39,7 @@ class BackfillRunner:
         log_level: as for `BatchRunner`.
         log_format: as for `DirectRunner`.
         check_types: as for `DirectRunner`.
+        lineage: as for `StreamingRunner`.
         master: of Spark; by default this machine.
         spark_settings: as for `StreamingRunner`.
         code: as for `StreamingRunner`.
@@ -59,6 +60,7 @@ class BackfillRunner:
         log_level: str | None = None,
         log_format: str | None = None,
         check_types: bool = False,
+        lineage: str | None = None,
         master: str | None = None,
         spark_settings: Mapping[str, str] = MappingProxyType({}),
         code: Sequence[str] = (),
@@ -74,6 +76,7 @@ class BackfillRunner:
             log_level=log_level,
             log_format=log_format,
             check_types=check_types,
+            lineage=lineage,
             master=master,
             spark_settings=spark_settings,
             code=code,
