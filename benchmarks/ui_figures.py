@@ -1,4 +1,4 @@
-"""Pictures of the page for the documentation: a job that is up to date, stuck, dead and catching up, all of them real.
+"""Pictures of the page for the documentation: jobs that are up to date, stuck, dead and catching up, and a key of one.
 
 Run:  python -m benchmarks.ui_figures [--into docs/figures]
 
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import urllib3
@@ -26,7 +27,7 @@ from runners.embedded.temporary import temporary_postgres
 from runners.streaming import StreamingRunner
 from tools.browser import chromium, missing
 
-SCENES = ("healthy", "stuck", "dead", "catching-up")
+SCENES = ("healthy", "stuck", "dead", "catching-up", "key")
 #: The chart is to show something, and the worker of a stuck job to be seen as that.
 WATCHED_S = 30
 COLUMNS = {"product": str, "start": datetime, "total": int}
@@ -41,6 +42,9 @@ def build(p: df.Pipeline, scene: str, gate: str) -> None:
         scene: one of `SCENES`.
         gate: a file; while it is there, code of the job that is to be stuck does not come back.
     """
+    if scene == "key":
+        build_changing(p)
+        return
     start = datetime.now(UTC) - timedelta(hours=6) if scene == "catching-up" else None
 
     def priced(at: datetime) -> tuple[str, int]:
@@ -77,11 +81,40 @@ def build(p: df.Pipeline, scene: str, gate: str) -> None:
     )
 
 
+def build_changing(p: df.Pipeline) -> None:
+    """Scores per team in windows of twenty seconds, with early panes that are retracted.
+
+    Args:
+        p: the pipeline.
+    """
+    early = df.AfterWatermark(early=df.Repeatedly(df.AfterCount(6)))
+    (
+        p
+        | "scores" >> df.PeriodicImpulse(fire_interval=1.0)
+        | "team" >> df.Map(lambda at: ("red", int(at.timestamp()) % 9 + 1))
+        | df.WindowInto(
+            df.FixedWindows(20),
+            trigger=early,
+            accumulation_mode=df.AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        )
+        | "total" >> df.CombinePerKey(sum)
+        | df.Map(
+            lambda pair, window=df.DoFn.WindowParam: {
+                "product": pair[0],
+                "start": window.start,
+                "total": pair[1],
+            }
+        )
+        | df.WriteToPostgres("totals", columns=COLUMNS, key=["product", "start"])
+    )
+
+
 def drive(store: str, scene: str, gate: str) -> None:
     """Run the job of a scene, until somebody ends this process."""
     runner = StreamingRunner(
         store=store, master="local[2]", job=scene, show_progress=False,
         records_per_second=400 if scene == "catching-up" else None,
+        lineage="records" if scene == "key" else None,
     )  # fmt: skip
     pipeline = df.Pipeline(runner)
     build(pipeline, scene, gate)
@@ -101,17 +134,23 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
         process.wait()
 
 
-def take(address: str, scene: str, into: Path, folder: Path, *flags: str, ending: str = "") -> None:
-    """A picture of the job's page."""
+def take(
+    address: str,
+    scene: str,
+    into: Path,
+    folder: Path,
+    *flags: str,
+    ending: str = "",
+    path: str = "",
+    width: int = _WIDTH,
+) -> None:
+    """A picture of a job's page."""
     with chromium(folder / f"profile-{scene}{ending}", *flags) as browser:
-        browser.set_window_size(_WIDTH, 300)
-        browser.get(
-            f"{address}jobs/{scene}?refresh=off"
-            if scene != "overview"
-            else f"{address}jobs?refresh=off"
-        )
+        browser.set_window_size(width, 300)
+        page = "jobs" if scene == "overview" else f"jobs/{scene}{path}"
+        browser.get(f"{address}{page}{'&' if '?' in page else '?'}refresh=off")
         height = browser.execute_script("return document.documentElement.scrollHeight")
-        browser.set_window_size(_WIDTH, min(2400, int(height) + 150))
+        browser.set_window_size(width, min(2400, int(height) + 150))
         browser.save_screenshot(str(into / f"ui-{scene}{ending}.png"))
 
 
@@ -128,6 +167,9 @@ def watch(address: str, store: str, scene: str, into: Path, folder: Path) -> Non
         if scene == "dead":
             job.kill()
         time.sleep(WATCHED_S)
+        if scene == "key":
+            take_key(address, into, folder)
+            return
         take(address, scene, into, folder)
         if scene == "healthy":
             take(
@@ -140,6 +182,17 @@ def watch(address: str, store: str, scene: str, into: Path, folder: Path) -> Non
                 ending="-dark",
             )
         gate.unlink()
+
+
+def take_key(address: str, into: Path, folder: Path) -> None:
+    """Pictures of a key and of a row of the job ``key``; a row of the last window that has fired for its end."""
+    take(address, "key", into, folder, path="/windows?key=red")
+    read = urllib3.PoolManager().request("GET", f"{address}jobs/key/windows.json?key=red")
+    panes = msgspec.json.decode(read.data)["panes"]
+    start = next(each["window_start_us"] for each in panes if each["timing"] == "on_time")
+    row = f"red,{datetime.fromtimestamp(start // 1_000_000, UTC).isoformat()}"
+    asked = urlencode({"table": "totals", "key": row})
+    take(address, "key", into, folder, path=f"/rows?{asked}", ending="-row")
 
 
 def wait_until_shown(address: str, scene: str) -> None:
@@ -174,7 +227,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, temporary_postgres() as store:
         # The tables are made by the first who may.
         subprocess.run([sys.executable, "-c", serve, "jobs", "--store", store], check=True)
-        with started("-c", serve, "ui", "--port", "0", "--store", store) as page:
+        with started("-c", serve, "ui", "--port", "0", "--store", store, "--show-keys") as page:
             assert page.stdout is not None
             address = page.stdout.readline().split()[-1]
             for scene in asked.scene or SCENES:

@@ -1,10 +1,18 @@
 """The addresses of the page; `guard.py` keeps them to those who may see them."""
 
 from collections.abc import Callable
+GET only; another `Host` than those that are expected is refused, so that no site can have a browser read it under a
+name of its own; scripts and styles are those of this package alone; not on loopback, a cookie has a token.
+"""
+
+import hmac
+import re
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,6 +28,7 @@ from runners.ui.guard import Access
 from runners.ui.metrics_site import metrics_route
 from runners.ui.pages import PageMaker
 from runners.ui.reads import QUERIES, Reads
+from runners.ui.recorded import Asked
 from runners.ui.sampling import Sampling
 from runners.ui.templating import render
 
@@ -62,7 +71,7 @@ class _Site:
         self._pages, self._access = pages, access
 
     def routes(self) -> list[Route]:
-        """All addresses; each page is JSON, too, with ``.json`` behind it."""
+        """All addresses; each page is JSON, too, with ``.json`` behind it, where a name has no dot that is plain."""
         pages: dict[str, tuple[str, Callable[[Request], object]]] = {
             "/jobs": ("overview.html", lambda _: self._pages.overview()),
             "/jobs/{job}": (
@@ -73,6 +82,7 @@ class _Site:
                 "windows.html",
                 lambda r: self._pages.windows(_job(r), r.query_params.get("key") or None),
             ),
+            "/jobs/{job}/rows": ("rows.html", lambda r: self._pages.rows(_job(r), _asked(r))),
             "/jobs/{job}/kept": ("kept.html", lambda r: self._pages.kept(_job(r))),
             "/jobs/{job}/ranges": ("ranges.html", lambda r: self._pages.ranges(_job(r))),
             "/jobs/{job}/workers": ("workers.html", lambda r: self._pages.workers(_job(r))),
@@ -81,9 +91,9 @@ class _Site:
         routes = [
             Route("/", lambda _: RedirectResponse("/jobs"), methods=["GET"]),
             Route("/static/{name}", _file, methods=["GET"]),
+            Route("/sql/{name}.json", partial(self._sql, as_json=True), methods=["GET"]),
             Route("/sql/{name}", self._sql, methods=["GET"]),
         ]
-        # A name of a job may end in .json, but the longest address that fits comes first.
         for path, (template, make) in reversed(pages.items()):
             routes.append(Route(f"{path}.json", self._endpoint(None, make), methods=["GET"]))
             routes.append(Route(path, self._endpoint(template, make), methods=["GET"]))
@@ -109,12 +119,13 @@ class _Site:
         other = {**query, "refresh": "off"}
         if not is_live:
             del other["refresh"]
-        as_json = f"{request.url.path}.json" + (f"?{urlencode(query)}" if query else "")
+        path = _path(request)
+        as_json = f"{path}.json" + (f"?{urlencode(query)}" if query else "")
         return {
             "is_live": is_live,
-            "other_refresh": f"{request.url.path}?{urlencode(other)}",
+            "other_refresh": f"{path}?{urlencode(other)}",
             "as_json": as_json,
-            "path": request.url.path,
+            "path": path,
             "shows_keys": self._access.show_keys,
             **values,
         }
@@ -128,18 +139,107 @@ class _Site:
             render("error.html", self._values(request, error=error, status=status)), status
         )
 
-    def _sql(self, request: Request) -> Response:
+    def _sql(self, request: Request, *, as_json: bool = False) -> Response:
         name = request.path_params["name"]
         if name not in QUERIES:
             return PlainTextResponse("there is no such statement\n", 404)
         job = request.query_params.get("job")
         # As psql takes it: \set job 'NAME' and :'job'.
-        values = self._values(request, name=name, job=job, text=_for_psql(QUERIES[name]))
+        text = _for_psql(QUERIES[name])
+        if as_json:
+            return _json({"name": name, "job": job, "sql": text})
+        values = self._values(request, name=name, job=job, text=text)
         return _html(render("sql.html", values))
 
 
+class _Guard:
+    """Refuses what is no GET and who has no token, and sets the headers of all answers."""
+
+    def __init__(self, app: Any, token: str | None) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: _Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    *((name.encode(), value.encode()) for name, value in _HEADERS.items()),
+                ]
+            await send(message)
+
+        scope = {**scope, "path": _told_apart(scope)}
+        refused = self._refused(Request(scope))
+        await (refused or self._app)(scope, receive, with_headers)
+
+    def _refused(self, request: Request) -> Response | None:
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("this page is only read\n", 405, {"allow": "GET, HEAD"})
+        if self._token is None:
+            return None
+        given = request.query_params.get("token")
+        if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
+            # The token must not stay in the address, which people pass on.
+            left = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
+            query = f"?{urlencode(left)}" if left else ""
+            found = RedirectResponse(f"/{_path(request).lstrip('/')}{query}", 303)
+            found.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
+            return found
+        kept = request.cookies.get(_COOKIE, "")
+        if hmac.compare_digest(kept.encode(), self._token.encode()):
+            return None
+        return PlainTextResponse(
+            "a token is needed: open the address that dataflow ui has printed\n", 401
+        )
+
+
 def _job(request: Request) -> str:
-    return str(request.path_params["job"])
+    return unquote(str(request.path_params["job"]))
+
+
+def _asked(request: Request) -> Asked | None:
+    """The row or pane that is asked for; None: none, or it is not said completely."""
+    given = request.query_params
+    key, table = given.get("key", ""), given.get("table", "")
+    if table:
+        return Asked(table=table, key=key) if key else None
+    try:
+        numbers = [int(given[name]) for name in ("start", "end", "index")]
+    except (KeyError, ValueError):
+        return None
+    start_us, end_us, index = numbers
+    return Asked(
+        table=None,
+        key=key,
+        transform=given.get("transform", ""),
+        start_us=start_us,
+        end_us=end_us,
+        index=index,
+    )
+
+
+def _path(request: Request) -> str:
+    """The path of an address as it was asked for, quoted."""
+    raw: bytes = request.scope["raw_path"]
+    return raw.decode("ascii")
+
+
+def _told_apart(scope: _Message) -> str:
+    """The path of an address, in which what was quoted in a name still differs from what divides names.
+
+    A slash or dot of a name is quoted (`runners.ui.templating.address`); servers decode the path as a whole.
+    """
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return re.sub(
+        r"[^/.]+", lambda part: _decoded(part[0]), raw.partition(b"?")[0].decode("ascii", "replace")
+    )
+
+
+def _decoded(part: str) -> str:
+    return unquote(part).replace("%", "%25").replace("/", "%2F").replace(".", "%2E")
 
 
 def _file(request: Request) -> Response:
@@ -159,6 +259,6 @@ def _html(text: str, status: int = 200) -> Response:
 
 
 def _for_psql(text: str) -> str:
-    for name in ("job", "key", "hashes"):
+    for name in ("job", "key", "hashes", "kind", "transform"):
         text = text.replace(f"%({name})s", f":'{name}'")
     return text

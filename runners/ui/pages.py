@@ -4,13 +4,14 @@ Instants and lengths are microseconds; None is "not known", and is shown as that
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import attrs
 
-from dataflow.coders import encode_key, hash_key
+from runners.core.ground.lineage import LineageEntry, LineageKind
 from runners.errors import JobUnknownError, StoreError
 from runners.millwheel.store.postgres.reader import FoundRows
 from runners.observability.evidence.snapshot import (
@@ -20,7 +21,7 @@ from runners.observability.evidence.snapshot import (
     WorkerEvidence,
     latest_output_us,
 )
-from runners.observability.why.evidence import Evidence
+from runners.observability.why.evidence import Evidence, KeySeen, WindowSeen
 from runners.observability.why.explanation import WhyExplanation
 from runners.observability.why.states import (
     OLD_US,
@@ -32,18 +33,23 @@ from runners.observability.why.states import (
     stage_state,
     state,
 )
+from runners.observability.why.words import instant
 from runners.ui import reasons
 from runners.ui.pictures import GraphArrow, GraphBox, Line, Span
 from runners.ui.reads import Reads
+from runners.ui.recorded import Asked, explained, hashes_of, recorded
 from runners.ui.sampling import EventTimeSample, Sampling, speed
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    MIN_TIMESTAMP_US,
+    to_datetime,
+    to_timestamp_us,
+)
 
 #: What stands for keys, records and what errors say of them.
 HIDDEN = "hidden: dataflow ui --show-keys shows it"
 _SPEED_OVER_US = 20_000_000
 _OLD_PRODUCTION_US = 10_000_000
-#: Hashes of keys are unsigned, and a bigint is not.
-_HASH_OFFSET = 1 << 63
 
 
 @attrs.frozen(kw_only=True)
@@ -156,6 +162,9 @@ class WindowsPage:
         is_refused: whether a key was asked for and must not be shown.
         event_us: up to where the job has come.
         spans: what is known of the key, over event time.
+        windows: those of the key that have state, by computation, with what their triggers wait for.
+        panes: what they have emitted and retracted, the newest first, as far as the job records lineage.
+        unread: why the windows of a computation are not known.
     """
 
     head: JobHead
@@ -165,6 +174,27 @@ class WindowsPage:
     is_refused: bool
     event_us: int | None
     spans: Sequence[Span]
+    windows: Mapping[str, Sequence[WindowSeen]] = attrs.field(factory=dict)
+    panes: Sequence[LineageEntry] = ()
+    unread: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class RowsPage:
+    """Where a row of a table comes from, or a pane.
+
+    Attributes:
+        asked: None: nothing was asked for.
+        is_refused: whether something was asked for that must not be shown.
+        explanation: as `runners.observability.lineage.explained_rows` has it in JSON; None: there is none.
+        missing: why there is none.
+    """
+
+    head: JobHead
+    asked: Asked | None
+    is_refused: bool
+    explanation: Mapping[str, Any] | None
+    missing: str
 
 
 @attrs.frozen(kw_only=True)
@@ -250,22 +280,51 @@ class PageMaker:
         Raises:
             JobUnknownError: there is no such job.
         """
-        row, found = self._read(name, ["jobs", "windows", "due", "journal"])
+        row, found = self._read(name, [*reasons.NEEDS, "windows", "journal"])
         is_refused = key is not None and not self._show_keys
         of_key: Mapping[str, FoundRows] = {}
         if key is not None and not is_refused:
-            of_key = self._reads.read(
-                ["key_cells", "key_timers", "key_late"], job=name, key=key, hashes=_hashes(key)
-            )
-        head = self._head(row)
+            names = ["key_cells", "key_timers", "key_late", "key_lineage"]
+            of_key = self._reads.read(names, job=name, key=key, hashes=hashes_of(key))
+        head, shown = self._head(row), ("windows", "due", "journal")
+        seen = KeySeen(key=key or "")
+        if of_key:
+            seen = self._reads.key(name, key or "", reasons.known_of(row, found).evidence)
+        entries = [recorded(each).entry for each in _rows(of_key, "key_lineage")]
         return WindowsPage(
             head=head,
-            tables=_tables({**found, **of_key}),
-            unknown=_unknown({**found, **of_key}),
+            tables=_tables({name: found[name] for name in shown} | of_key, "key_lineage"),
+            unknown=_unknown({name: found[name] for name in shown} | of_key),
             key=None if is_refused else key,
             is_refused=is_refused,
             event_us=head.watermark_us,
-            spans=_spans(of_key),
+            spans=[*_spans(of_key, entries), *_seen_spans(seen)],
+            windows=seen.windows,
+            panes=[each for each in entries if each.kind is not LineageKind.INPUT],
+            unread={name: str(reason) for name, reason in seen.hidden.items()},
+        )
+
+    def rows(self, name: str, asked: Asked | None = None) -> RowsPage:
+        """Where a row of a table comes from, or a pane.
+
+        Args:
+            name: of the job.
+            asked: the row or pane; None: none is asked for.
+
+        Raises:
+            JobUnknownError: there is no such job.
+        """
+        row, _ = self._read(name, ["jobs"])
+        is_refused = asked is not None and not self._show_keys
+        explanation, missing = None, ""
+        if asked is not None and not is_refused:
+            explanation, missing = explained(self._reads, name, asked)
+        return RowsPage(
+            head=self._head(row),
+            asked=None if is_refused else asked,
+            is_refused=is_refused,
+            explanation=explanation,
+            missing=missing,
         )
 
     def kept(self, name: str) -> KeptPage:
@@ -569,21 +628,17 @@ def _least(ranges: Sequence[Mapping[str, Any]]) -> int | None:
     return None if not found or None in found else min(found)
 
 
-def _hashes(key: str) -> list[int]:
-    """The hashes of what a text may be the key of: the text, a whole number, a pair of these is not guessed."""
-    candidates: list[object] = [key]
-    with suppress(ValueError):
-        candidates.append(int(key))
-    return [hash_key(encode_key(each)) - _HASH_OFFSET for each in candidates]
+def _rows(found: Mapping[str, FoundRows], name: str) -> Sequence[Mapping[str, Any]]:
+    return (found[name].rows or ()) if name in found else ()
 
 
-def _spans(found: Mapping[str, FoundRows]) -> list[Span]:
-    def rows(name: str) -> Sequence[Mapping[str, Any]]:
-        return (found[name].rows or ()) if name in found else ()
-
-    spans = [
+def _spans(found: Mapping[str, FoundRows], entries: Sequence[LineageEntry]) -> list[Span]:
+    rows = partial(_rows, found)
+    spans = [span for entry in reversed(entries) for span in _recorded_spans(entry)]
+    spans += [
         Span(
-            label=f"{row['computation']}: window",
+            row=_row_name(row["computation"], row["window_start"]),
+            label=f"{row['computation']}: window with state",
             start_us=row["window_start"],
             end_us=row["window_end"],
             kind="window",
@@ -593,6 +648,7 @@ def _spans(found: Mapping[str, FoundRows]) -> list[Span]:
     ]
     spans += [
         Span(
+            row=_row_name(row["computation"], row["window_start"]),
             label=f"{row['computation']}: timer",
             start_us=row["fires_at"],
             end_us=None,
@@ -603,6 +659,7 @@ def _spans(found: Mapping[str, FoundRows]) -> list[Span]:
     ]
     spans += [
         Span(
+            row=_row_name(row["transform"], row["window_start"]),
             label=f"{row['transform']}: {row['count']} too late",
             start_us=row["window_start"],
             end_us=row["window_end"],
@@ -611,6 +668,60 @@ def _spans(found: Mapping[str, FoundRows]) -> list[Span]:
         for row in rows("key_late")
     ]
     return spans
+
+
+def _seen_spans(seen: KeySeen) -> Iterator[Span]:
+    """Windows that have state, wherever that is, and their timers of event time."""
+    for name, windows in seen.windows.items():
+        for each in windows:
+            row, start_us = _row_name(name, each.window.start_us), each.window.start_us
+            label = f"{name}: window with state, {each.pending} records since it last fired"
+            yield Span(
+                row=row, label=label, start_us=start_us, end_us=each.window.end_us, kind="window"
+            )
+            if each.event_timer_us is not None:
+                timer = f"{name}: timer at {instant(each.event_timer_us)}"
+                yield Span(
+                    row=row, label=timer, start_us=each.event_timer_us, end_us=None, kind="timer"
+                )
+
+
+def _recorded_spans(entry: LineageEntry) -> Iterator[Span]:
+    """What an entry of a key is on its time line: records at their event times, panes where the watermark was."""
+    row = _row_name(entry.transform, entry.window_start_us)
+    if entry.kind is LineageKind.INPUT:
+        kind = "record" if entry.sign > 0 else "minus record"
+        for element in entry.elements:
+            stamp, _, text = element.partition(" ")
+            at_us = to_timestamp_us(datetime.fromisoformat(stamp))
+            yield Span(
+                row=row, label=f"record {text} at {stamp}", start_us=at_us, end_us=None, kind=kind
+            )
+        return
+    yield Span(
+        row=row,
+        label=f"{entry.transform}: window",
+        start_us=entry.window_start_us,
+        end_us=entry.window_end_us,
+        kind="emitted",
+    )
+    sign = "+" if entry.sign > 0 else "\N{MINUS SIGN}"
+    result = entry.elements[0] if entry.elements else ""
+    what = "pane" if entry.kind is LineageKind.PANE else "output"
+    yield Span(
+        row=row,
+        label=f"{sign} {what} {entry.index} {entry.timing} {result}: {entry.reason or 'retracted'}",
+        start_us=entry.watermark_us,
+        end_us=None,
+        kind="pane" if entry.sign > 0 else "minus pane",
+        text=f"{sign}{result}",
+    )
+
+
+def _row_name(transform: str, start_us: int | None) -> str:
+    if start_us is None or not MIN_TIMESTAMP_US < start_us < MAX_TIMESTAMP_US:
+        return transform
+    return f"{transform} {to_datetime(start_us):%H:%M:%S}"
 
 
 def _masked(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -622,11 +733,13 @@ def _class_of(error: str) -> str:
     return error.partition("\n")[0].partition(":")[0]
 
 
-def _tables(found: Mapping[str, FoundRows]) -> dict[str, Sequence[Mapping[str, Any]]]:
+def _tables(
+    found: Mapping[str, FoundRows], *left_out: str
+) -> dict[str, Sequence[Mapping[str, Any]]]:
     return {
         name: rows.rows
         for name, rows in found.items()
-        if rows.rows is not None and name not in ("jobs", "snapshot")
+        if rows.rows is not None and name not in ("jobs", "snapshot", *left_out)
     }
 
 

@@ -14,6 +14,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
 
 _NODE_WIDTH, _NODE_HEIGHT, _COLUMN_GAP, _ROW_GAP = 190, 62, 70, 22
 _CHART_WIDTH, _CHART_HEIGHT, _LEFT, _BOTTOM = 860, 300, 150, 44
+_SPAN_HEIGHT = 48
 #: More points than this a line does not need.
 _POINTS = 240
 _US_PER_S = 1_000_000
@@ -242,18 +243,22 @@ class Span:
     """What is on the time line of a key.
 
     Attributes:
+        row: the row that it is in, with others.
         end_us: None: a moment.
-        kind: a class of the style sheet: window, timer, late.
+        kind: classes of the style sheet: window, emitted, timer, late, record, pane, and minus of what was retracted.
+        text: beside the mark of a moment.
     """
 
+    row: str
     label: str
     start_us: int
     end_us: int | None
     kind: str
+    text: str = ""
 
 
 def time_line(title: str, spans: Sequence[Span], now_us: int | None) -> str:
-    """Windows as bars over event time, with timers and late records as marks; a row each.
+    """Windows over event time, a row each: records, panes and retractions where the watermark was, timers.
 
     Args:
         title: read aloud in its place.
@@ -264,7 +269,8 @@ def time_line(title: str, spans: Sequence[Span], now_us: int | None) -> str:
     ends = [each for each in ends if MIN_TIMESTAMP_US < each < MAX_TIMESTAMP_US]
     if now_us is not None and MIN_TIMESTAMP_US < now_us < MAX_TIMESTAMP_US:
         ends.append(now_us)
-    height = 22 * len(spans) + _BOTTOM + 8
+    rows = {name: row for row, name in enumerate(dict.fromkeys(span.row for span in spans))}
+    height = _SPAN_HEIGHT * len(rows) + _BOTTOM + 8
     svg = _svg(title, _CHART_WIDTH, height, "timeline")
     low, high = _bounds(ends or [0], _US_PER_S)
     width = _CHART_WIDTH - _LEFT - 16
@@ -276,24 +282,47 @@ def time_line(title: str, spans: Sequence[Span], now_us: int | None) -> str:
         SubElement(svg, "path", {"d": f"M{x(at):.1f} 4V{height - 36}", "class": "grid"})
         _text(svg, x(at), height - 22, _clock(at), "label", "middle")
     _text(svg, _LEFT + width / 2, height - 5, "event time (UTC)", "label", "middle")
-    for row, span in enumerate(spans):
-        y = 8 + 22 * row
-        _text(svg, 4, y + 12, span.label[:24], "label", "start")
-        group = SubElement(svg, "g", {"class": f"span {span.kind}"})
-        SubElement(group, "title").text = span.label
-        left, right = x(span.start_us), x(span.end_us if span.end_us is not None else span.start_us)
-        box = {
-            "x": f"{left:.1f}",
-            "y": f"{y:g}",
-            "width": f"{max(4.0, right - left):.1f}",
-            "height": "14",
-        }
-        SubElement(group, "rect", {**box, "rx": "3"})
+    for name, row in rows.items():
+        y = 8 + _SPAN_HEIGHT * row
+        label = name if len(name) <= 22 else f"…{name[-21:]}"
+        _text(svg, 4, y + 22, label, "label", "start")
+        mine = [span for span in spans if span.row == name]
+        for span in dict.fromkeys(each for each in mine if each.end_us is not None):
+            _draw_bar(svg, span, x(span.start_us), x(span.end_us or 0), y)
+        _draw_moments(svg, [(x(each.start_us), each) for each in mine if each.end_us is None], y)
     if now_us is not None and low <= now_us <= high:
         group = SubElement(svg, "g", {"class": "ideal"})
         SubElement(group, "title").text = "watermark"
         SubElement(group, "path", {"d": f"M{x(now_us):.1f} 0V{height - 36}"})
     return tostring(svg, encoding="unicode")
+
+
+def _draw_bar(svg: Element, span: Span, left: float, right: float, y: float) -> None:
+    group = SubElement(svg, "g", {"class": f"span {span.kind}"})
+    SubElement(group, "title").text = span.label
+    box = {"x": f"{left:.1f}", "y": f"{y + 12:g}", "height": "18", "rx": "3"}
+    SubElement(group, "rect", {**box, "width": f"{max(4.0, right - left):.1f}"})
+
+
+def _draw_moments(svg: Element, moments: Sequence[tuple[float, Span]], y: float) -> None:
+    """Draw marks: panes above the bar, retractions below it; of one watermark side by side, in their order."""
+    next_px = {False: -1.0, True: -1.0}
+    for left, span in moments:
+        group = SubElement(svg, "g", {"class": f"span {span.kind}"})
+        SubElement(group, "title").text = span.label
+        if "record" in span.kind:
+            SubElement(group, "circle", {"cx": f"{left:.1f}", "cy": f"{y + 21:g}", "r": "4"})
+            continue
+        if "pane" not in span.kind:
+            SubElement(group, "path", {"d": f"M{left:.1f} {y + 8:g}V{y + 34:g}"})
+            continue
+        is_minus = "minus" in span.kind
+        place = min(max(left, next_px[is_minus]), _CHART_WIDTH - 40.0)
+        text = span.text if len(span.text) <= 9 else f"{span.text[:8]}…"
+        next_px[is_minus] = place + 16 + 8 * len(text)
+        top = y + (31 if is_minus else 0)
+        SubElement(group, "path", {"d": f"M{place:.1f} {top:g}l5 5l-5 5l-5 -5Z"})
+        _text(group, place + 7, top + 9, text, "label", "start")
 
 
 def _svg(title: str, width: float, height: float, kind: str) -> Element:

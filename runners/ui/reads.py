@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from importlib.resources import files
 from types import MappingProxyType
 
 from runners.core.ground.clock import Clock
 from runners.millwheel.store.postgres.reader import FoundRows, ReadOnlyStore, Statement
+from runners.observability.why.evidence import Evidence, KeySeen
+from runners.observability.why.from_store import key_from_store
 
 _SQL = files(__package__) / "queries"
 
@@ -37,6 +40,20 @@ class Reads:
         self._store, self._clock = store, clock
         self._lock = threading.Lock()
         self._shared: dict[object, tuple[int, Mapping[str, FoundRows]]] = {}
+
+    def key(self, job: str, key: str, evidence: Evidence) -> KeySeen:
+        """The windows of a key that have state, and what their triggers wait for.
+
+        Args:
+            job: its name.
+            key: as text.
+            evidence: of the job.
+
+        Raises:
+            StoreError: there is no such job, or the store cannot be read.
+        """
+        with closing(self._store.as_port()) as port:
+            return key_from_store(port, job, key, evidence)
 
     def read(self, names: Sequence[str], **parameters: object) -> Mapping[str, FoundRows]:
         """What the statements of these names find, all as of one moment.

@@ -12,9 +12,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from dataflow.times import in_words
-from runners.observability.why.words import instant, length
+from runners.observability.why.words import instant, length, shown_tree
 from runners.ui import pictures
 from runners.ui.pages import JobPage, WindowsPage, graph_of, lines_of
+from windowing.timestamps import MAX_TIMESTAMP_US, format_timestamp
 
 _TEMPLATES = files(__package__) / "templates"
 UNKNOWN = "unknown"
@@ -34,7 +35,8 @@ def address(*parts: str) -> str:
     Args:
         parts: of the path, not quoted.
     """
-    return "/" + "/".join(quote(part, safe="") for part in parts)
+    # Not the dots that pages end with: those of names are theirs.
+    return "/" + "/".join(quote(part, safe="").replace(".", "%2E") for part in parts)
 
 
 def shown_length(length_us: int | None) -> str:
@@ -61,6 +63,15 @@ def shown_instant(at_us: int | None) -> str:
     return text.replace("T", " ").removesuffix("+00:00")
 
 
+def format_bound(at_us: int) -> str:
+    """The end of a window.
+
+    Args:
+        at_us: in microseconds since 1970.
+    """
+    return "the end of time" if at_us >= MAX_TIMESTAMP_US else format_timestamp(at_us)
+
+
 def shown_number(value: float | None, digits: int = 0) -> str:
     """A number.
 
@@ -84,6 +95,8 @@ _ENVIRONMENT.filters |= {
     "length": shown_length,
     "instant": shown_instant,
     "number": shown_number,
+    "bound": format_bound,
+    "tree": shown_tree,
     "words": length,
 }
 _ENVIRONMENT.globals |= {"address": address, "UNKNOWN": UNKNOWN}

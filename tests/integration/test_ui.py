@@ -13,6 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from dataflow.coders import encode_key, hash_key
+from runners.core.ground.lineage import LineageEntry, LineageKind, SplitOrigin
+from runners.core.tables.row_keys import key_of_texts
 from runners.errors import UnsuitableStoreError
 from runners.millwheel.cell_codec import encode_cell_key, encode_window
 from runners.millwheel.model.events import Actor, EventKind, JobEvent
@@ -44,6 +46,7 @@ from runners.ui.app import make_app
 from runners.ui.guard import Access
 from runners.ui.reads import QUERIES
 from runners.ui.sampling import EventTimeSample
+from runners.ui.templating import address
 from windowing.window import Window
 
 pytestmark = pytest.mark.postgres
@@ -51,7 +54,7 @@ pytestmark = pytest.mark.postgres
 READ, SUM = RangeId("read", 0), RangeId("sum", 0)
 SECOND_US = 1_000_000
 SECRET_KEY, SECRET_RECORD = "secret-user-17", "secret-record-4711"
-PAGES = ("", "/windows", "/kept", "/ranges", "/workers", "/events")
+PAGES = ("", "/windows", "/rows", "/kept", "/ranges", "/workers", "/events")
 
 
 class Page(HTMLParser):
@@ -419,6 +422,125 @@ def test_without_the_token_nothing_is_answered(shop: Shop) -> None:
         assert client.get("/jobs").status_code == 200
 
 
+def with_lineage(shop: Shop) -> None:
+    """A sum of a key that was emitted early and replaced, and is a row."""
+    about: dict[str, Any] = {
+        "key": "'red'",
+        "key_hash": hash_key(encode_key("red")),
+        "window_start_us": 0,
+        "window_end_us": 60 * SECOND_US,
+        "now_us": 70 * SECOND_US,
+    }
+
+    def of_key(kind: LineageKind, at_s: int, **more: Any) -> LineageEntry:
+        of_both = {"kind": kind, "transform": "sum", "watermark_us": at_s * SECOND_US}
+        return LineageEntry(**about, **of_both, **more)
+
+    read = SplitOrigin("read", "scores.csv", "17")
+    early = of_key(LineageKind.PANE, 20, timing="early", reason="1 of 1 records", elements=["5"])
+    last = attrs.evolve(
+        early, index=1, timing="on_time", reason="the end was reached", elements=["8"]
+    )
+    key = key_of_texts(["red"])
+    row = attrs.evolve(
+        last,
+        kind=LineageKind.ROW,
+        transform="totals",
+        key=key.text,
+        key_hash=key.hash,
+        origin=last.as_origin,
+    )
+    given = ["1970-01-01T00:00:10+00:00 5", "1970-01-01T00:00:40+00:00 3"]
+    shop.commit(
+        lineage=[
+            of_key(LineageKind.INPUT, 10, origin=read, elements=given[:1]),
+            early,
+            of_key(LineageKind.INPUT, 40, origin=read, elements=given[1:]),
+            attrs.evolve(early, sign=-1, reason="", timing="on_time"),
+            last,
+            row,
+        ]
+    )
+
+
+def test_a_row_and_the_panes_of_its_key_are_explained(shop: Shop) -> None:
+    """By table and key, and by a link from each pane; the JSON of the address has the same."""
+    with_lineage(shop)
+    with shop.client(show_keys=True) as client:
+        asked = {"table": "totals", "key": "red"}
+        shown = page(client, "/jobs/job/rows?table=totals&key=red").text
+        read = client.get("/jobs/job/rows.json", params=asked).json()["explanation"]
+        of_key = page(client, "/jobs/job/windows?key=red")
+        lines = client.get("/jobs/job/windows.json", params={"key": "red"}).json()
+        links = [
+            each["href"]
+            for _, each in of_key.elements
+            if "transform=sum" in (each.get("href") or "")
+        ]
+        panes = [page(client, str(link)).text for link in links]
+        missing = page(client, "/jobs/job/rows?table=totals&key=blue").text
+    for text in ("Fired because the end was reached", "scores.csv", "00:00:40+00:00 3"):
+        assert text in shown
+    assert "Replaced pane 0 (early), which fired because 1 of 1 records" in shown
+    assert read["pane"]["inputs"][0]["elements"] == [
+        "1970-01-01T00:00:10+00:00 5",
+        "1970-01-01T00:00:40+00:00 3",
+    ]
+    assert [pane["sign"] for pane in lines["panes"]] == [1, -1, 1]
+    kinds = [each["kind"] for each in lines["spans"]]
+    assert [kinds.count(each) for each in ("record", "pane", "minus pane")] == [2, 2, 1]
+    assert len(panes) == 2
+    assert "Fired because 1 of 1 records" in panes[1]
+    assert "00:00:40+00:00 3" not in panes[1]
+    assert "nothing is recorded of a row of table 'totals'" in missing
+
+
+def test_rows_and_keys_are_hidden_unless_they_may_be_seen(shop: Shop) -> None:
+    with_lineage(shop)
+    with shop.client() as client:
+        for path in ("/jobs/job/rows?table=totals&key=red", "/jobs/job/windows?key=red"):
+            text = page(client, path).text
+            assert "--show-keys" in text
+            assert "scores.csv" not in text
+            assert "early" not in text
+
+
+@pytest.mark.parametrize("name", ["a/b", "a.json", "a/windows", "50 % & ü?#+", "v1.2", "a%2Fb"])
+def test_a_job_of_any_name_has_all_its_addresses(shop: Shop, name: str) -> None:
+    """As the overview links to it; and the JSON of each, as the page links to it."""
+    ranges = [RangeSpec(range_id=READ, split=b"s")]
+    shop.store.open_job(JobSpec(job=name, mode="streaming", fingerprint="f", ranges=ranges))
+    with shop.client() as client:
+        links = [each.get("href") for _, each in page(client, "/jobs").elements]
+        tabs = {
+            str(each["href"])
+            for link in links
+            if link and link.startswith("/jobs/")
+            for tag, each in page(client, link).elements
+            if tag == "a" and (each.get("href") or "").startswith(f"{address('jobs', name)}")
+        }
+        own = {each for each in tabs if "?" not in each and not each.endswith(".json")}
+        assert len(own) == len(PAGES)
+        for path in own:
+            assert client.get(path).status_code == 200, path
+            assert client.get(f"{path}.json").json()["head"]["job"] == name
+            shown = page(client, f"{path}?refresh=off")
+            hrefs = [str(each["href"]) for tag, each in shown.elements if tag == "a"]
+            assert f"{path}.json?refresh=off" in hrefs
+            assert f"{path}?" in hrefs
+
+
+def test_sql_has_json(shop: Shop) -> None:
+    with shop.client() as client:
+        read = client.get("/sql/lineage.json", params={"job": "job"}).json()
+        assert read["job"] == "job"
+        assert ":'job'" in read["sql"]
+        assert "%(" not in read["sql"]
+        assert client.get("/sql/nothing.json").status_code == 404
+        links = [each.get("href") for _, each in page(client, "/sql/jobs?job=job").elements]
+        assert "/sql/jobs.json?job=job" in links
+
+
 def test_its_connections_cannot_write(shop: Shop) -> None:
     with closing(ReadOnlyStore(shop.dsn)) as reader, pytest.raises(Exception, match="read-only"):
         reader.read({"x": Statement(text="DELETE FROM dataflow.jobs", parameters={})})
@@ -439,7 +561,13 @@ def test_a_role_that_may_select_is_enough(shop: Shop) -> None:
 
 def read_as(shop: Shop, role: str, name: str) -> str:
     """Why a query finds nothing out; empty: it does."""
-    parameters: Mapping[str, object] = {"job": "job", "key": "k", "hashes": [1]}
+    parameters: Mapping[str, object] = {
+        "job": "job",
+        "key": "k",
+        "hashes": [1],
+        "kind": "row",
+        "transform": "t",
+    }
     with closing(ReadOnlyStore(shop.dsn, role=role)) as reader:
         return reader.read({name: Statement(text=QUERIES[name], parameters=parameters)})[
             name

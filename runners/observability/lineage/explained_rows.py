@@ -21,6 +21,8 @@ from runners.core.ground.lineage import (
 from runners.core.tables.row_keys import asked_keys
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
 
+#: No entry has a higher number.
+_NUMBER_MAX = (1 << 63) - 1
 #: How many groupings behind the last one are explained.
 _DEPTH_MAX = 8
 #: How many panes, or elements, of one pane's input are shown as text.
@@ -97,6 +99,10 @@ class PaneStory:
     late: int = 0
     replaced: Recorded | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        return _plain_pane(self)
+
 
 @attrs.frozen(kw_only=True)
 class RowExplanation:
@@ -154,6 +160,16 @@ def explain_row(find: Find, table: str, given: str) -> RowExplanation | None:
                 views=_views(find, row.entry.origin, row.number, _DEPTH_MAX),
             )
     return None
+
+
+def explain_pane(find: Find, origin: PaneOrigin) -> PaneStory | None:
+    """Explain the last pane, or output, with an origin; None: nothing is recorded of it.
+
+    Args:
+        find: returns entries.
+        origin: the pane.
+    """
+    return _pane(find, origin, _NUMBER_MAX, _DEPTH_MAX)
 
 
 def not_recorded(table: str, given: str) -> PipelineError:

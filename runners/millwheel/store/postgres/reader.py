@@ -14,13 +14,16 @@ from typing import Any
 
 import attrs
 import psycopg
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
 from psycopg.types.datetime import TimestamptzLoader
 
 from runners.errors import StoreError, StoreUnreachableError, UnsuitableStoreError
+from runners.millwheel.store.port import Store
 from runners.millwheel.store.postgres.connection import conninfo_of, describe
 from runners.millwheel.store.postgres.queries import load_migrations
+from runners.millwheel.store.postgres.store import PostgresStore
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
 
 _CONNECTIONS = 2
@@ -115,6 +118,21 @@ class ReadOnlyStore:
                 opened.close()
             self._free.put(kept)
         return found
+
+    def as_port(self) -> Store:
+        """A store whose verbs that read can be used, over a connection of its own; to be closed.
+
+        Raises:
+            StoreError: the store cannot be read, or is of an older version.
+        """
+        # It migrates what is of an older version, so that must not be.
+        self.read({})
+        options = _OPTIONS if self._role is None else f"{_OPTIONS} -c role={self._role}"
+        return PostgresStore(
+            make_conninfo(conninfo_of(self._dsn), options=options),
+            connect_timeout_s=self._connect_timeout_s,
+            statement_timeout_ms=self._statement_timeout_ms,
+        )
 
     def close(self) -> None:
         """Close the connections; reads afterwards open new ones."""
