@@ -286,15 +286,16 @@ class PageMaker:
         if key is not None and not is_refused:
             names = ["key_cells", "key_timers", "key_late", "key_lineage"]
             of_key = self._reads.read(names, job=name, key=key, hashes=hashes_of(key))
-        head, shown = self._head(row), ("windows", "due", "journal")
+        head = self._head(row)
+        of_job = {name: found[name] for name in ("windows", "due", "journal")}
         seen = KeySeen(key=key or "")
         if of_key:
             seen = self._reads.key(name, key or "", reasons.known_of(row, found).evidence)
         entries = [recorded(each).entry for each in _rows(of_key, "key_lineage")]
         return WindowsPage(
             head=head,
-            tables=_tables({name: found[name] for name in shown} | of_key, "key_lineage"),
-            unknown=_unknown({name: found[name] for name in shown} | of_key),
+            tables=_tables({**of_job, **of_key}, "key_lineage"),
+            unknown=_unknown({**of_job, **of_key}),
             key=None if is_refused else key,
             is_refused=is_refused,
             event_us=head.watermark_us,

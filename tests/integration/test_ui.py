@@ -41,6 +41,7 @@ from runners.observability.evidence.snapshot import (
     StageEvidence,
     WorkerEvidence,
 )
+from runners.observability.why.from_store import evidence_from_store
 from runners.system_clock import SystemClock
 from runners.ui.app import make_app
 from runners.ui.guard import Access
@@ -433,7 +434,11 @@ def with_lineage(shop: Shop) -> None:
     }
 
     def of_key(kind: LineageKind, at_s: int, **more: Any) -> LineageEntry:
-        of_both = {"kind": kind, "transform": "sum", "watermark_us": at_s * SECOND_US}
+        of_both: dict[str, Any] = {
+            "kind": kind,
+            "transform": "sum",
+            "watermark_us": at_s * SECOND_US,
+        }
         return LineageEntry(**about, **of_both, **more)
 
     read = SplitOrigin("read", "scores.csv", "17")
@@ -553,10 +558,18 @@ def test_a_role_that_may_select_is_enough(shop: Shop) -> None:
             admin.execute("GRANT USAGE ON SCHEMA dataflow TO ui_reader")
             admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA dataflow TO ui_reader")
             found = {name: read_as(shop, "ui_reader", name) for name in QUERIES}
+            with (
+                closing(ReadOnlyStore(shop.dsn, role="ui_reader")) as reader,
+                closing(reader.as_port()) as port,
+            ):
+                seen = evidence_from_store(port, "job", SystemClock(), key="k").key
+                with pytest.raises(Exception, match=r"read-only|permission"):
+                    port.purge("job", "late")
         finally:
             admin.execute("DROP OWNED BY ui_reader")
             admin.execute("DROP ROLE ui_reader")
     assert {name: rows for name, rows in found.items() if rows} == {}
+    assert seen is not None
 
 
 def read_as(shop: Shop, role: str, name: str) -> str:

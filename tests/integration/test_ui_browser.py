@@ -17,9 +17,12 @@ from runners.millwheel.store.port import JobSpec, RangeSpec
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.store.postgres.job_lock import JobLock
 from runners.millwheel.store.postgres.reader import ReadOnlyStore
+from runners.observability.evidence.snapshot import JobSnapshot
 from runners.system_clock import SystemClock
 from runners.ui.app import make_app
 from runners.ui.guard import Access
+from runners.ui.app import Access, make_app
+from tests.integration.test_ui import snapshot
 from tests.waiting import until
 from tools.browser import chromium, missing
 
@@ -125,6 +128,55 @@ def test_it_is_used_by_keyboard_and_by_its_address(served: Served, browser: Chro
         assert least["ratio"] >= 4.5, (scheme, least)
 
 
+def test_it_fits_a_narrow_window_and_a_telephone(served: Served, browser: Chrome) -> None:
+    """Nothing is beside the window but what scrolls by itself, and the stages are not even that."""
+    served.store.note_snapshot("scores", crowded().write(), SystemClock().now_us())
+    for width in (1280, 400):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        for path in ("", "/windows?key=red", "/rows", "/kept", "/ranges", "/workers", "/events"):
+            sign = "&" if "?" in path else "?"
+            browser.get(f"{served.address}/jobs/scores{path}{sign}refresh=off")
+            wide = browser.execute_script("return document.documentElement.scrollWidth")
+            assert wide <= width, (path, wide)
+            for each in browser.find_elements(By.CLASS_NAME, "stages"):
+                beside = browser.execute_script(
+                    "return arguments[0].scrollWidth - arguments[0].parentElement.clientWidth", each
+                )
+                assert beside <= 0, (width, beside)
+
+
+def test_everything_that_scrolls_and_is_typed_into_is_reached_and_named(
+    served: Served, browser: Chrome
+) -> None:
+    browser.get(f"{served.address}/jobs/scores/rows?refresh=off")
+    assert browser.execute_script(UNNAMED) == []
+    browser.find_element(By.ID, "table").send_keys("totals\tred\n")
+    until(lambda: "table=totals&key=red" in browser.current_url)
+    assert "nothing is recorded" in browser.find_element(By.TAG_NAME, "main").text
+    browser.get(f"{served.address}/jobs/scores?refresh=off")
+    assert browser.execute_script(UNNAMED) == []
+    assert errors(browser) == []
+
+
+def crowded() -> JobSnapshot:
+    """What a driver has left of stages with long names and large numbers."""
+    found = snapshot(SystemClock().now_us(), 123_456_789_012)
+    stages = {
+        f"{name} of a pipeline with a rather long label/GroupByKey": attrs.evolve(
+            stage, records=123_456_789_012, records_per_s=1_234_567.0
+        )
+        for name, stage in found.stages.items()
+    }
+    return attrs.evolve(found, job="scores", stages={**found.stages, **stages})
+
+
+#: Inputs without a label, and what scrolls and cannot be reached by keyboard.
+UNNAMED = """
+const named = each => each.labels?.length || each.ariaLabel;
+return [...document.querySelectorAll("input")].filter(each => !named(each)).map(each => each.outerHTML).concat(
+  [...document.querySelectorAll(".scroll")].filter(each => each.tabIndex < 0).map(each => each.outerHTML.slice(0, 80)));
+"""
 #: The least contrast of any text with the first ground that is not transparent, by the formula of WCAG 2.
 CONTRAST = """
 const parts = text => (text.match(/[\\d.]+/g) || []).map(Number);

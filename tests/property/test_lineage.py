@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.serialization import dumps, loads
 from dataflow.element_digests import element_digest
+from dataflow.serialization import dumps, loads
 from dataflow.testing import TestStream
 from dataflow.testing.model_sink import ModelSink
 from runners.core.ground.lineage import Lineage, SplitOrigin, TracedPane
@@ -463,7 +463,9 @@ def test_what_goes_to_a_sink_is_explained() -> None:
     result: Any = p.result
     explained = result.explain_row("send", "red,7")
     assert explained.pane is not None
-    assert sorted(text.split(" ", 1)[1] for each in explained.pane.inputs for text in each.elements) == ["2", "5"]
+    assert sorted(
+        text.split(" ", 1)[1] for each in explained.pane.inputs for text in each.elements
+    ) == ["2", "5"]
     text = str(explained)
     lane = element_digest(("red", 7)) % 3
     assert f"it left by lane {lane} of the relay" in text

@@ -307,8 +307,8 @@ class LineageEntry:
 
     Attributes:
         kind: what it is about.
-        transform: the label of the grouping or stateful DoFn; of a row, the name of the table, or the label of the write
-            to a sink.
+        transform: the label of the grouping or stateful DoFn; of a row, the name of the table, or the label of what
+            writes to a sink.
         key: as text; of a row, those of the columns that identify it (`row_key`).
         key_hash: of the key.
         window_start_us, window_end_us: of the window, in microseconds.
