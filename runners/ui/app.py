@@ -28,7 +28,7 @@ from runners.ui.guard import Access
 from runners.ui.metrics_site import metrics_route
 from runners.ui.pages import PageMaker
 from runners.ui.reads import QUERIES, Reads
-from runners.ui.recorded import Asked
+from runners.ui.recorded import AskedRow
 from runners.ui.sampling import Sampling
 from runners.ui.templating import render
 
@@ -200,18 +200,18 @@ def _job(request: Request) -> str:
     return unquote(str(request.path_params["job"]))
 
 
-def _asked(request: Request) -> Asked | None:
+def _asked(request: Request) -> AskedRow | None:
     """The row or pane that is asked for; None: none, or it is not said completely."""
     given = request.query_params
     key, table = given.get("key", ""), given.get("table", "")
     if table:
-        return Asked(table=table, key=key) if key else None
+        return AskedRow(table=table, key=key) if key else None
     try:
         numbers = [int(given[name]) for name in ("start", "end", "index")]
     except (KeyError, ValueError):
         return None
     start_us, end_us, index = numbers
-    return Asked(
+    return AskedRow(
         table=None,
         key=key,
         transform=given.get("transform", ""),

@@ -37,7 +37,7 @@ from runners.observability.why.words import instant
 from runners.ui import reasons
 from runners.ui.pictures import GraphArrow, GraphBox, Line, Span
 from runners.ui.reads import Reads
-from runners.ui.recorded import Asked, explained, hashes_of, recorded
+from runners.ui.recorded import AskedRow, explained, hashes_of, recorded
 from runners.ui.sampling import EventTimeSample, Sampling, speed
 from windowing.timestamps import (
     MAX_TIMESTAMP_US,
@@ -191,7 +191,7 @@ class RowsPage:
     """
 
     head: JobHead
-    asked: Asked | None
+    asked: AskedRow | None
     is_refused: bool
     explanation: Mapping[str, Any] | None
     missing: str
@@ -305,7 +305,7 @@ class PageMaker:
             unread={name: str(reason) for name, reason in seen.hidden.items()},
         )
 
-    def rows(self, name: str, asked: Asked | None = None) -> RowsPage:
+    def rows(self, name: str, asked: AskedRow | None = None) -> RowsPage:
         """Where a row of a table comes from, or a pane.
 
         Args:

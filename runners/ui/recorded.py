@@ -26,7 +26,7 @@ _HASH_OFFSET = 1 << 63
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class AskedRow:
     """A row, or a pane, that somebody asks for.
 
     Attributes:
@@ -81,7 +81,7 @@ def recorded(row: Mapping[str, Any]) -> Recorded:
     return Recorded(row["lineage_id"], row["version"], entry)
 
 
-def explained(reads: Reads, job: str, asked: Asked) -> tuple[Mapping[str, Any] | None, str]:
+def explained(reads: Reads, job: str, asked: AskedRow) -> tuple[Mapping[str, Any] | None, str]:
     """What is recorded of a row or pane, as plain values; and if that is nothing, why.
 
     Args:

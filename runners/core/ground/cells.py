@@ -16,7 +16,7 @@ import attrs
 from dataflow.serialization import dumps, loads
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.dead_letters import DeadLetter
-from runners.core.ground.lineage import Expiry, FiringCause, Handled
+from runners.core.ground.lineage import Expiry, FiringCause, RecordedCall
 from triggers.trigger import Progress
 from windowing.pane import PaneInfo
 from windowing.time_domain import TimeDomain
@@ -244,7 +244,7 @@ class Effects:
         touched: has the cells that have changed, in that order: the order of a set differs between processes.
         causes: why windows fired, by the index of what they emitted among ``values``, where lineage is recorded.
         expired: the windows that have expired, likewise.
-        handled: what a stateful DoFn was called with, and the windows that have expired between, likewise.
+        calls: what a stateful DoFn was called with, and the windows that have expired between, likewise.
     """
 
     values: list[Any] = attrs.field(factory=list)
@@ -260,7 +260,7 @@ class Effects:
     dead: list[DeadLetter] = attrs.field(factory=list)
     causes: dict[int, FiringCause] = attrs.field(factory=dict)
     expired: list[Expiry] = attrs.field(factory=list)
-    handled: list[Handled | Expiry] = attrs.field(factory=list)
+    calls: list[RecordedCall | Expiry] = attrs.field(factory=list)
 
     def bundle(self) -> Bundle:
         """The emitted panes as a bundle."""

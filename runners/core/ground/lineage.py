@@ -186,7 +186,7 @@ class Expiry(NamedTuple):
 
 
 @attrs.frozen(kw_only=True)
-class Handled:
+class RecordedCall:
     """What a stateful DoFn was called with, and which of the values of a step it has emitted then.
 
     Attributes:

@@ -422,7 +422,7 @@ class GroupingStage:
         if self._tracing is None or isinstance(self.machine, SideInputsMachine):
             return bundle, ()
         if isinstance(self.machine, StatefulDoFnMachine):
-            return self._tracing.emitted(self.root, self.codec, bundle, effects.handled, clocks)
+            return self._tracing.emitted(self.root, self.codec, bundle, effects.calls, clocks)
         mode = self.graph.pcollections[self.root.inputs[0]].strategy.accumulation_mode
         firings = Firings(effects.causes, effects.expired, mode)
         return self._tracing.fired(self.root, self.codec, bundle, firings, clocks)

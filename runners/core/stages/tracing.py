@@ -23,11 +23,11 @@ from runners.core.ground.lineage import (
     CarriedPane,
     Expiry,
     FiringCause,
-    Handled,
     Lineage,
     LineageEntry,
     LineageKind,
     Origin,
+    RecordedCall,
     SplitOrigin,
     TracedPane,
     origin_of,
@@ -151,7 +151,7 @@ class Tracing:
         node: TransformNode,
         codec: KeyCodec,
         bundle: Bundle,
-        handled: Sequence[Handled | Expiry],
+        calls: Sequence[RecordedCall | Expiry],
         clocks: StageClocks,
     ) -> tuple[Bundle, list[LineageEntry]]:
         """The outputs of a stateful DoFn, with their origins, and entries for them and for what it was given.
@@ -160,13 +160,13 @@ class Tracing:
             node: the DoFn.
             codec: of its keys.
             bundle: the outputs; those that belong to no key have no origin.
-            handled: what it was called with, in order.
+            calls: what it was called with, in order.
             clocks: of the step.
         """
         outputs, entries = list(_elements(bundle)), list[LineageEntry]()
         panes = [pane.plain if isinstance(pane, TracedPane) else pane for _, _, pane, _ in outputs]
         given = _Given(has_elements=self._has_elements)
-        for call in handled:
+        for call in calls:
             about = partial(
                 _about, node=node, codec=codec, key=call.key, window=call.window, clocks=clocks
             )
@@ -340,7 +340,7 @@ class _Given:
         self._entries: dict[tuple[Any, ...], tuple[Callable[..., LineageEntry], list[str]]] = {}
         self._counts: Counter[tuple[Any, ...]] = Counter()
 
-    def add(self, call: Handled, about: Callable[..., LineageEntry]) -> None:
+    def add(self, call: RecordedCall, about: Callable[..., LineageEntry]) -> None:
         """Note an element.
 
         Args:

@@ -212,7 +212,7 @@ class _MergingStep(_Step):
             cell.windows.pop(window).drop_pages()
             if self._machine.is_traced:
                 gone = Expiry(len(self._effects.values), emitted_key(cell_id[0]), window)
-                self._effects.handled.append(gone)
+                self._effects.calls.append(gone)
 
     def _act(self, cell_id: CellId, cell: Any, action: _Action) -> None:
         if action.window is None:

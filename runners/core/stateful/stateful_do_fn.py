@@ -47,7 +47,7 @@ from runners.core.ground.cells import (
     TimerId,
 )
 from runners.core.ground.element_text import shown
-from runners.core.ground.lineage import Handled, plain_pane
+from runners.core.ground.lineage import RecordedCall, plain_pane
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input
 from runners.core.stateful.cell_pages import CellPages, NeedPages, all_are_there, name_of_pages
@@ -119,7 +119,7 @@ class StatefulDoFnMachine:
         self.is_traced = False
 
     def trace(self) -> None:
-        """Have it say what user code was called with, and what that emitted (`Effects.handled`)."""
+        """Have it say what user code was called with, and what that emitted (`Effects.calls`)."""
         self.is_traced = True
 
     def keep_in_pages(self, page_bytes: int, need_pages: NeedPages) -> None:
@@ -592,7 +592,7 @@ class _Step:
     def _note(self, begin: int, call: Call, reason: str, element: Input | None) -> None:
         """Have the effects say what a call was given, and what it has emitted."""
         value, timestamp_us, pane, sign = element or (None, 0, None, +1)
-        handled = Handled(
+        recorded = RecordedCall(
             begin=begin,
             end=len(self._effects.values),
             key=call.key,
@@ -603,7 +603,7 @@ class _Step:
             pane=pane,
             sign=sign,
         )
-        self._effects.handled.append(handled)
+        self._effects.calls.append(recorded)
 
     def _set_hold(self, cell_id: CellId, hold_us: int | None) -> None:
         window = cell_id[1]
