@@ -151,7 +151,9 @@ class Hidden:
 #: The only one.
 HIDDEN = Hidden()
 #: The tags of the states of triggers, all of which are classes of this package that are tuples.
-_TRIGGER_TAGS = ("phases", "fired", "finished", "progress", "wakeup")
+_TRIGGER_TAGS = frozenset(
+    tag for tag, kind in TUPLES.items() if kind.__module__.startswith("triggers.")
+)
 #: Those of composites may be plain tuples of the states of their parts.
 _TRIGGER_STATES = frozenset([tuple, *(TUPLES[tag] for tag in _TRIGGER_TAGS)])
 

@@ -171,7 +171,7 @@ class _Guard:
                 ]
             await send(message)
 
-        scope = {**scope, "path": _told_apart(scope)}
+        scope = {**scope, "path": _distinct(scope)}
         refused = self._refused(Request(scope))
         await (refused or self._app)(scope, receive, with_headers)
 
@@ -227,7 +227,7 @@ def _path(request: Request) -> str:
     return raw.decode("ascii")
 
 
-def _told_apart(scope: _Message) -> str:
+def _distinct(scope: _Message) -> str:
     """The path of an address, in which what was quoted in a name still differs from what divides names.
 
     A slash or dot of a name is quoted (`runners.ui.templating.address`); servers decode the path as a whole.

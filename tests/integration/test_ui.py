@@ -512,7 +512,7 @@ def test_rows_and_keys_are_hidden_unless_they_may_be_seen(shop: Shop) -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "a.json", "a/windows", "50 % & ü?#+", "v1.2", "a%2Fb"])
 def test_a_job_of_any_name_has_all_its_addresses(shop: Shop, name: str) -> None:
-    """As the overview links to it; and the JSON of each, as the page links to it."""
+    """The overview leads to it, and each page to its JSON."""
     ranges = [RangeSpec(range_id=READ, split=b"s")]
     shop.store.open_job(JobSpec(job=name, mode="streaming", fingerprint="f", ranges=ranges))
     with shop.client() as client:

@@ -416,7 +416,7 @@ def test_a_batch_records_what_a_stream_does(seed: int) -> None:
 def test_a_batch_records_the_records_of_a_row(
     arrivals: list[Arrivals], windowing: Windowing
 ) -> None:
-    """Those of the same pipeline in memory, over the same input."""
+    """They are those of the same pipeline in memory, over the same input."""
     values = [
         df.TimestampedValue((record.key, record.value), record.timestamp_us / 1e6)
         for arrival in arrivals
