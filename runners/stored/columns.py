@@ -7,7 +7,7 @@ from itertools import chain, repeat
 from operator import countOf
 from typing import Any
 
-from dataflow.serialization import PICKLE_PROTOCOL, dumps, loads, tagged
+from dataflow.serialization import EXTENSION_CODE, PICKLE_PROTOCOL, dumps, loads, tagged
 from dataflow.value_tags import TUPLES
 from windowing.window import Window, windows_of
 
@@ -177,13 +177,20 @@ class _Unread:
         return HIDDEN
 
 
-class _TriggerStates(pickle.Unpickler):
+# The one in Python, as the other keeps what an extension code stands for, for all who read in this process.
+class _TriggerStates(pickle._Unpickler):  # noqa: SLF001 - the comment above
     """Reads values that are tags of states of triggers and plain data, and nothing else."""
+
+    append: Callable[[Any], None]
+
+    def get_extension(self, code: int) -> None:
+        """Push what an extension code stands for; values with tags have one."""
+        self.append(_state_of if code == EXTENSION_CODE else _Unread)
 
     def find_class(self, module: str, name: str) -> Any:
         """What a name in a pickle stands for."""
-        is_tag = (module, name) == (tagged.__module__, tagged.__name__)
-        return _state_of if is_tag else _Unread
+        del module, name
+        return _Unread
 
 
 def _state_of(tag: str, *fields: Any) -> Any:

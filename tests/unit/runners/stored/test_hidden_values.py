@@ -1,8 +1,10 @@
 """What is read of values of the user's own without their code: states of triggers, and nothing else."""
 
+from decimal import Decimal
+
 import pytest
 
-from dataflow.serialization import dumps
+from dataflow.serialization import dumps, loads
 from runners.stored.columns import HIDDEN, hidden_own_of, own_blob
 from triggers.parts import Fired
 
@@ -28,7 +30,8 @@ def test_states_of_triggers_are_read_and_others_hidden(other: object) -> None:
     own = hidden_own_of(own_blob([other, state, other]))
     assert [own(), own(), own(), own()] == [HIDDEN, state, HIDDEN, HIDDEN]
     assert CALLED == []
-    assert dumps(state)
+    # What others read in this process is as it was.
+    assert loads(dumps([state, Decimal(5)])) == [state, Decimal(5)]
 
 
 def test_what_is_no_pickle_is_hidden() -> None:
