@@ -1,13 +1,6 @@
 """The addresses of the page; `guard.py` keeps them to those who may see them."""
 
 from collections.abc import Callable
-GET only; another `Host` than those that are expected is refused, so that no site can have a browser read it under a
-name of its own; scripts and styles are those of this package alone; not on loopback, a cookie has a token.
-"""
-
-import hmac
-import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
@@ -24,7 +17,7 @@ from dataflow.errors import DataflowError
 from runners.core.ground.clock import Clock
 from runners.errors import JobUnknownError, UnknownTransformError
 from runners.millwheel.store.postgres.reader import ReadOnlyStore
-from runners.ui.guard import Access
+from runners.ui.guard import Access, path_of
 from runners.ui.metrics_site import metrics_route
 from runners.ui.pages import PageMaker
 from runners.ui.reads import QUERIES, Reads
@@ -119,7 +112,7 @@ class _Site:
         other = {**query, "refresh": "off"}
         if not is_live:
             del other["refresh"]
-        path = _path(request)
+        path = path_of(request)
         as_json = f"{path}.json" + (f"?{urlencode(query)}" if query else "")
         return {
             "is_live": is_live,
@@ -152,50 +145,6 @@ class _Site:
         return _html(render("sql.html", values))
 
 
-class _Guard:
-    """Refuses what is no GET and who has no token, and sets the headers of all answers."""
-
-    def __init__(self, app: Any, token: str | None) -> None:
-        self._app, self._token = app, token
-
-    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def with_headers(message: _Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    *((name.encode(), value.encode()) for name, value in _HEADERS.items()),
-                ]
-            await send(message)
-
-        scope = {**scope, "path": _distinct(scope)}
-        refused = self._refused(Request(scope))
-        await (refused or self._app)(scope, receive, with_headers)
-
-    def _refused(self, request: Request) -> Response | None:
-        if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("this page is only read\n", 405, {"allow": "GET, HEAD"})
-        if self._token is None:
-            return None
-        given = request.query_params.get("token")
-        if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
-            # The token must not stay in the address, which people pass on.
-            left = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
-            query = f"?{urlencode(left)}" if left else ""
-            found = RedirectResponse(f"/{_path(request).lstrip('/')}{query}", 303)
-            found.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
-            return found
-        kept = request.cookies.get(_COOKIE, "")
-        if hmac.compare_digest(kept.encode(), self._token.encode()):
-            return None
-        return PlainTextResponse(
-            "a token is needed: open the address that dataflow ui has printed\n", 401
-        )
-
-
 def _job(request: Request) -> str:
     return unquote(str(request.path_params["job"]))
 
@@ -207,10 +156,9 @@ def _asked(request: Request) -> AskedRow | None:
     if table:
         return AskedRow(table=table, key=key) if key else None
     try:
-        numbers = [int(given[name]) for name in ("start", "end", "index")]
+        start_us, end_us, index = [int(given[name]) for name in ("start", "end", "index")]
     except (KeyError, ValueError):
         return None
-    start_us, end_us, index = numbers
     return AskedRow(
         table=None,
         key=key,
@@ -219,27 +167,6 @@ def _asked(request: Request) -> AskedRow | None:
         end_us=end_us,
         index=index,
     )
-
-
-def _path(request: Request) -> str:
-    """The path of an address as it was asked for, quoted."""
-    raw: bytes = request.scope["raw_path"]
-    return raw.decode("ascii")
-
-
-def _distinct(scope: _Message) -> str:
-    """The path of an address, in which what was quoted in a name still differs from what divides names.
-
-    A slash or dot of a name is quoted (`runners.ui.templating.address`); servers decode the path as a whole.
-    """
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return re.sub(
-        r"[^/.]+", lambda part: _decoded(part[0]), raw.partition(b"?")[0].decode("ascii", "replace")
-    )
-
-
-def _decoded(part: str) -> str:
-    return unquote(part).replace("%", "%25").replace("/", "%2F").replace(".", "%2E")
 
 
 def _file(request: Request) -> Response:

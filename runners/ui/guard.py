@@ -6,9 +6,10 @@ cookie, and a program in the header ``Authorization: Bearer``.
 """
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import attrs
 from starlette.middleware import Middleware
@@ -52,6 +53,30 @@ class Access:
         ]
 
 
+def path_of(request: Request) -> str:
+    """The path of an address as it was asked for, quoted.
+
+    Args:
+        request: for the address.
+    """
+    raw: bytes = request.scope["raw_path"]
+    return raw.partition(b"?")[0].decode("ascii", "replace")
+
+
+def _distinct(scope: _Message) -> str:
+    """The path of an address, in which what was quoted in a name still differs from what divides names.
+
+    A slash or dot of a name is quoted (`runners.ui.templating.address`); servers decode the path as a whole.
+    """
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    path = raw.partition(b"?")[0].decode("ascii", "replace")
+    return re.sub(r"[^/.]+", lambda part: _decoded(part[0]), path)
+
+
+def _decoded(part: str) -> str:
+    return unquote(part).replace("%", "%25").replace("/", "%2F").replace(".", "%2E")
+
+
 class _Guard:
     """Refuses what is no GET and who has no token, and sets the headers of all answers."""
 
@@ -71,6 +96,7 @@ class _Guard:
                 ]
             await send(message)
 
+        scope = {**scope, "path": _distinct(scope)}
         refused = self._refused(Request(scope))
         await (refused or self._app)(scope, receive, with_headers)
 
@@ -84,7 +110,7 @@ class _Guard:
             # The token must not stay in the address, which people pass on.
             left = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
             query = f"?{urlencode(left)}" if left else ""
-            found = RedirectResponse(f"/{request.url.path.lstrip('/')}{query}", 303)
+            found = RedirectResponse(f"/{path_of(request).lstrip('/')}{query}", 303)
             found.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
             return found
         header = request.headers.get("authorization", "")

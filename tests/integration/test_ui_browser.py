@@ -21,7 +21,6 @@ from runners.observability.evidence.snapshot import JobSnapshot
 from runners.system_clock import SystemClock
 from runners.ui.app import make_app
 from runners.ui.guard import Access
-from runners.ui.app import Access, make_app
 from tests.integration.test_ui import snapshot
 from tests.waiting import until
 from tools.browser import chromium, missing
