@@ -64,6 +64,7 @@ class AttemptDiedError(OSError):
 class _ShippedPlan:
     code: bytes
     log_level: str = "WARNING"
+    log_format: str = "text"
 
     @property
     def value(self) -> "_ShippedPlan":
