@@ -10,8 +10,14 @@ the type of its parameter has no methods.
 """
 
 from collections.abc import Callable, Iterable
+from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, overload
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, overload
+from typing import TypeVar as TypingTypeVar
+from uuid import UUID
+
+import numpy as np
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -42,6 +48,31 @@ else:
     InT_contra = TypeVar("InT_contra", contravariant=True)
     OutT_co = TypeVar("OutT_co", covariant=True)
 
+
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class _Attrs(Protocol):
+    __attrs_attrs__: ClassVar[Any]
+
+
+_Time = date | time | timedelta
+_Number = int | float | Decimal | np.generic
+#: A key that is no function.
+KeyT = TypingTypeVar(
+    "KeyT",
+    bound=_Number
+    | _Time
+    | str
+    | bytes
+    | UUID
+    | Enum
+    | tuple[Any, ...]
+    | _Dataclass
+    | _Attrs
+    | None,
+)
 
 #: The parameters of a function behind the element.
 P = ParamSpec("P")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, overload
 
 import attrs
 
@@ -14,7 +15,7 @@ from dataflow.transforms.pairs import not_a_pair
 from dataflow.transforms.par_do import Map
 from dataflow.transforms.wrapped import Wrapped, check_runs_once
 from dataflow.type_hints import pair_type, type_of
-from dataflow.type_vars import K, T, V
+from dataflow.type_vars import K, KeyT, OfInputs, P, T, V
 
 
 class Keys(PTransform[Any, Any]):
@@ -41,7 +42,7 @@ class KvSwap(PTransform[Any, Any]):
         return pcoll | "swap" >> Map(_swapped)
 
 
-class WithKeys(PTransform[Any, Any]):
+class WithKeys(PTransform[Any, Any], Generic[T, K]):
     """``(key, element)`` for each element.
 
     Args:
@@ -53,6 +54,13 @@ class WithKeys(PTransform[Any, Any]):
         PipelineError: there are arguments for a key that is no function; when applied, they do not fit the function.
     """
 
+    # The last is for a key that is no function: it says nothing about the elements.
+    @overload
+    def __init__(self, key: Callable[[T], K]) -> None: ...
+    @overload
+    def __init__(self, key: Callable[Concatenate[T, P], K], *args: Any, **kwargs: Any) -> None: ...
+    @overload
+    def __init__(self: WithKeys[OfInputs, KeyT], key: KeyT) -> None: ...
     def __init__(self, key: Any, *args: Any, **kwargs: Any) -> None:
         if not callable(key) and (args or kwargs):
             raise PipelineError(
@@ -61,6 +69,10 @@ class WithKeys(PTransform[Any, Any]):
             )
         self._key, self._args, self._kwargs = key, args, kwargs
 
+    @overload
+    def expand(self: WithKeys[OfInputs, K], pcoll: PCollection[V]) -> PCollection[tuple[K, V]]: ...
+    @overload
+    def expand(self, pcoll: PCollection[T]) -> PCollection[tuple[K, T]]: ...
     def expand(self, pcoll: PCollection[T]) -> PCollection[tuple[Any, T]]:
         """Map to pairs."""
         if not callable(self._key):

@@ -62,7 +62,7 @@ def test_keys_are_computed_or_constant() -> None:
     assert [(3, 1), (4, 2)] == run(df.WithKeys(lambda x, more: x + more, 2), values=[1, 2])
     assert [(AT, 1)] == run(df.WithKeys(lambda x, at=df.DoFn.TimestampParam: at), values=at(1))
     with pytest.raises(df.PipelineError, match="no function: 'k'"):
-        df.WithKeys("k", 1)
+        df.WithKeys("k", 1)  # type: ignore[call-overload]
     with pytest.raises(df.PipelineError, match="yield"):
         run(df.WithKeys(generator))
 

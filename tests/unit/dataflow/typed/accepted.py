@@ -60,6 +60,19 @@ def functions(ints: df.PCollection[int], texts: df.PCollection[str]) -> None:
     assert_type(texts | df.Map(length, more=3), df.PCollection[int])
 
 
+def keys(ints: df.PCollection[int], texts: df.PCollection[str]) -> None:
+    assert_type(texts | df.WithKeys(str.upper), df.PCollection[tuple[str, str]])
+    assert_type(ints | "halves" >> df.WithKeys(half), df.PCollection[tuple[float, int]])
+    assert_type(texts | df.WithKeys(length, 3), df.PCollection[tuple[int, str]])
+    assert_type(texts | "more" >> df.WithKeys(length, more=3), df.PCollection[tuple[int, str]])
+    assert_type(ints | df.WithKeys(lambda number: f"{number}"), df.PCollection[tuple[str, int]])
+    assert_type(ints | df.WithKeys("all"), df.PCollection[tuple[str, int]])
+    assert_type(texts | "none" >> df.WithKeys(None), df.PCollection[tuple[None, str]])
+    assert_type(ints | df.WithKeys(Sale("a", 1)), df.PCollection[tuple[Sale, int]])
+    counted = texts | df.WithKeys(len) | df.CombinePerKey(df.CountCombineFn())
+    assert_type(counted, df.PCollection[tuple[int, int]])
+
+
 def lambdas(texts: df.PCollection[str]) -> None:
     """With further parameters, of which nothing is known."""
     texts | df.Map(lambda text, more: text * more, 3)

@@ -40,6 +40,9 @@ def wrong(ints: df.PCollection[int], pairs: df.PCollection[tuple[str, int]]) -> 
     pairs | df.CombinePerKey(longest)  # refused
     pairs | "label" >> df.CombinePerKey(longest)  # refused
     ints | df.Keys()  # refused
+    ints | df.WithKeys(str.upper)  # refused
+    ints | "label" >> df.WithKeys(str.upper)  # refused
+    ints | df.WithKeys("all") | df.Map(first)  # refused
     ints | df.WindowInto(df.FixedWindows(60)) | df.Map(first)  # refused
     ints | "count" >> df.Count.Globally() | df.Map(str.upper)  # refused
     main, _ = ints | df.Map(half).with_outputs("other")
