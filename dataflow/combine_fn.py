@@ -169,6 +169,66 @@ class CombinerFamily:
         )
 
 
+class PassingCombineFn(CombineFn[InT_contra, AccumulatorT, OutT_co]):
+    """A `CombineFn` whose values may go on before the result: an engine sends them on when they are many, each once.
+
+    They go on as `ViewPart`, with the number of the pane that they belong to.  Windows do not merge, and values are
+    never retracted.
+    """
+
+    @abstractmethod
+    def passed_on(self, accumulator: AccumulatorT) -> tuple[list[Any], AccumulatorT]:
+        """The values that have not gone on, and the accumulator when they have.
+
+        Args:
+            accumulator: not to be used afterwards, if they do go on.
+        """
+
+
+class PassOnFn(PassingCombineFn[Any, tuple[int, list[Any]], tuple[int, list[Any]]]):
+    """All values, which need not stay together.
+
+    An accumulator is how many have gone on, and those that have not; so is the result.
+    """
+
+    def create_accumulator(self) -> tuple[int, list[Any]]:
+        """Nothing."""
+        return 0, []
+
+    def add_input(self, accumulator: tuple[int, list[Any]], value: Any) -> tuple[int, list[Any]]:
+        """Append."""
+        accumulator[1].append(value)
+        return accumulator
+
+    def add_inputs(
+        self, accumulator: tuple[int, list[Any]], values: Iterable[Any]
+    ) -> tuple[int, list[Any]]:
+        """Extend."""
+        accumulator[1].extend(values)
+        return accumulator
+
+    def merge_accumulators(
+        self, accumulators: Iterable[tuple[int, list[Any]]]
+    ) -> tuple[int, list[Any]]:
+        """Concatenate."""
+        count, values = 0, list[Any]()
+        for gone, left in accumulators:
+            count += gone
+            values += left
+        return count, values
+
+    def extract_output(self, accumulator: tuple[int, list[Any]]) -> tuple[int, list[Any]]:
+        """The number, and a copy of the others."""
+        return accumulator[0], list(accumulator[1])
+
+    def passed_on(
+        self, accumulator: tuple[int, list[Any]]
+    ) -> tuple[list[Any], tuple[int, list[Any]]]:
+        """The values that have not gone on, and the accumulator when they have."""
+        count, values = accumulator
+        return values, (count + len(values), [])
+
+
 class ListCombineFn(CombineFn):
     """All values in a list: what `GroupByKey` combines with."""
 

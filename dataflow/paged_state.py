@@ -407,6 +407,23 @@ class PagedMap(Paged):
         found = chain.from_iterable(page.items() for page in (*pages, self.placeless))
         return ((key, value) for key, (_, value) in sorted(found, key=_first_put))
 
+    def entries_of(self, numbers: Iterable[int]) -> Iterator[tuple[Any, Any]]:
+        """The entries of some pages, as these have them.
+
+        Args:
+            numbers: of the pages.
+        """
+        pages = self._pages.read(self._state, numbers)
+        return chain.from_iterable(page.items() for page in pages)
+
+    def drop_some(self, numbers: Iterable[int]) -> None:
+        """Delete some pages of a map that is not made yet.
+
+        Args:
+            numbers: of the pages that there are.
+        """
+        self._pages.drop(self._state, numbers)
+
     def _page_of(self, key: Any) -> Any:
         number = page_of(key, self.size)
         if number is None:

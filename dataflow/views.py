@@ -268,11 +268,25 @@ class ViewPart:
 
     Attributes:
         values: the elements.
-        count: how many elements the view has.
+        count: how many elements the view has; None: a `ViewEnd` says it, and the elements belong to the pane whose
+            number they have, and to later ones of a window that accumulates.
     """
 
     values: list[Any]
+    count: int | None = None
+
+
+@attrs.frozen
+class ViewEnd:
+    """What a pane of a side input says when elements of it have gone before it.
+
+    Attributes:
+        count: how many have gone before it.
+        values: the other elements.
+    """
+
     count: int
+    values: list[Any] = attrs.field(factory=list)
 
 
 class WithViews:

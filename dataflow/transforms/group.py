@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Self, overload
 
-from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
+from dataflow.combine_fn import CombineFn, ListCombineFn, PassOnFn, as_combine_fn
 from dataflow.errors import PipelineError
 from dataflow.graph import MAIN, Group
 from dataflow.pipeline import PCollection
@@ -146,6 +146,20 @@ class GroupByKey(PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, Sequence[V]]]:
         """Add the primitive."""
         return _add(pcoll, ListCombineFn())
+
+
+class PassOn(PTransform[Any, Any]):
+    """``(key, value)`` pairs to panes as those of `GroupByKey`, whose values go before them where they are many.
+
+    It emits ``(key, ViewPart)`` as values come, and ``(key, (count, values))`` per window and firing: how many have
+    gone before, and the others.  Windows do not merge, and values are never retracted.
+    """
+
+    def expand(self, pcoll: PCollection[tuple[K, Any]]) -> PCollection[tuple[K, Any]]:
+        """Add the primitive."""
+        assert not pcoll.node.retracted_by
+        assert not pcoll.node.strategy.is_merging
+        return _add(pcoll, PassOnFn())
 
 
 def _add(pcoll: PCollection[Any], combine_fn: CombineFn) -> PCollection[Any]:

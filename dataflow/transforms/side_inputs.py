@@ -16,10 +16,11 @@ elements after it see it, and what was emitted before stays.  `ACCUMULATING_AND_
 pane is retracted, and said again with the new one, as long as the window of the element has not expired; unless the
 side input is given with ``retracts=False``.
 
-**How.**  Elements are divided into shards by their values, and a view is sent to every shard, which keeps it until the
-window of the side input has expired.  So state is bounded by the open windows: in each shard the views, the elements
-that wait, and, where they may be retracted, those that have been emitted.  What is large of it is in pages in a stream,
-and of these as many in memory as fit; so it is in batch, in a file, where it does not fit.
+**How.**  Elements are divided into shards by their values, and a view is sent to every shard, its elements before its
+pane where they are many; the shard keeps it until the window of the side input has expired.  So state is bounded by the
+open windows: in each shard the views, the elements that wait, and, where they may be retracted, those that have been
+emitted.  What is large of it is in pages in a stream, and of these as many in memory as fit; so it is in batch, in a
+file, where it does not fit.
 
 Dataflow Model, section 2.1 (ParDo), for the transform; side inputs are of FlumeJava and Beam.
 """
@@ -29,12 +30,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar
 from zlib import crc32
 
 import attrs
 
+from dataflow.combine_fn import CombineFn
 from dataflow.do_fn import CallableDoFn, DoFn, Shape
 from dataflow.element_digests import element_digest
 from dataflow.errors import PipelineError
@@ -44,13 +46,14 @@ from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.counted import counted_at_the_end
 from dataflow.transforms.flatten import Flatten
-from dataflow.transforms.group import GroupByKey
+from dataflow.transforms.group import CombinePerKey, GroupByKey, PassOn
 from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.type_vars import T
 from dataflow.upstream import windows_of
 from dataflow.views import (
     AsOne,
     ViewArgument,
+    ViewEnd,
     ViewForm,
     ViewPart,
     as_dict,
@@ -325,10 +328,10 @@ class _Panes(PTransform[PCollection[Any], PCollection[Any]]):
     def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         strategy = _strategy_of(self._side)
         has_latest = _has_latest(self._side)
-        key = Rewindowed(_with_its_time if has_latest else _with_no_key, strategy)
-        groups = pcoll | "key" >> key | GroupByKey()
-        if has_latest:
-            groups = groups | "latest" >> _Mapped(_latest, Shape.MAP)
+        keyed = pcoll | "key" >> Rewindowed(
+            _with_its_time if has_latest else _with_no_key, strategy
+        )
+        groups: PCollection[Any] = keyed | _panes_of(keyed, has_latest=has_latest)
         has_ends = windows_of(pcoll.pipeline.graph(), pcoll.node) != {GlobalWindows()}
         if self._is_watched and pcoll.is_bounded and not has_ends:
             empty = (
@@ -339,6 +342,14 @@ class _Panes(PTransform[PCollection[Any], PCollection[Any]]):
             groups = (groups, empty) | Flatten()
         everywhere = _Everywhere(self._number, self._shards)
         return groups | "everywhere" >> _Mapped(everywhere, Shape.FLAT_MAP)
+
+
+def _panes_of(keyed: PCollection[Any], *, has_latest: bool) -> PTransform[Any, Any]:
+    """What makes panes of elements, none of which has to fit into memory if it can be helped."""
+    if has_latest:
+        return "latest" >> CombinePerKey(_LatestFn())
+    # What may be retracted has to be found again among the elements of its window.
+    return GroupByKey() if keyed.node.retracted_by else PassOn()
 
 
 def _window_fn(pcoll: PCollection[Any], side: SideInput, number: int) -> WindowFn:
@@ -415,7 +426,7 @@ def _side_windows(side: SideInput, window_fn: WindowFn, panes: PCollection[Any])
 
 @attrs.frozen
 class _Everywhere:
-    """A pane of a side input, for every shard; in parts, as it may be larger than memory.
+    """A pane of a side input, or a part of one, for every shard; in parts, as it may be larger than memory.
 
     The parts follow from the values, and not from where these are: an attempt that has other memory sends the same.
     """
@@ -423,19 +434,25 @@ class _Everywhere:
     number: int
     shards: int
 
-    def __call__(self, group: tuple[None, Sequence[Any]], /) -> Iterable[Any]:
-        _, values = group
-        if len(values) > WHOLE_VALUES:
-            return self._parts(values)
-        pane = self.number, values if isinstance(values, list) else list(values)
-        return [(shard, pane) for shard in range(self.shards)]
+    def __call__(self, group: tuple[None, Any], /) -> Iterable[Any]:
+        _, content = group
+        if isinstance(content, ViewPart):
+            return self._parts(content.values, None)
+        if isinstance(content, tuple):
+            count, content = content
+            if count:
+                return self._to_all(ViewEnd(count, content))
+        if len(content) > WHOLE_VALUES:
+            return self._parts(content, len(content))
+        return self._to_all(content if isinstance(content, list) else list(content))
 
-    def _parts(self, values: Sequence[Any]) -> Iterator[Any]:
+    def _parts(self, values: Sequence[Any], count: int | None) -> Iterator[Any]:
         left = iter(values)
         while part := list(islice(left, PART_VALUES * self.shards)):
-            pane = self.number, ViewPart(part, len(values))
-            for shard in range(self.shards):
-                yield shard, pane
+            yield from self._to_all(ViewPart(part, count))
+
+    def _to_all(self, content: Any) -> list[Any]:
+        return [(shard, (self.number, content)) for shard in range(self.shards)]
 
 
 @attrs.frozen
@@ -484,14 +501,31 @@ def _with_its_time(
     return None, (at, pane.index, element)
 
 
-def _latest(group: tuple[None, Sequence[tuple[datetime, int, Any]]]) -> tuple[None, list[Any]]:
-    """The group with the latest element alone; of equally late ones the same one in every process."""
-    _, values = group
-    if not values:
-        return None, []
-    last = max((at, index) for at, index, _ in values)
-    found = [element for at, index, element in values if (at, index) == last]
-    return None, [found[0] if len(found) == 1 else max(found, key=element_digest)]
+#: An element with its event time and the number of its pane.
+_Timed = tuple[datetime, int, Any]
+
+
+class _LatestFn(CombineFn[_Timed, list[_Timed], list[Any]]):
+    """The latest element alone, in a list; of equally late ones the same one in every process."""
+
+    def create_accumulator(self) -> list[_Timed]:
+        return []
+
+    def add_input(self, accumulator: list[_Timed], value: _Timed) -> list[_Timed]:
+        return self.merge_accumulators((accumulator, [value]))
+
+    def merge_accumulators(self, accumulators: Iterable[list[_Timed]]) -> list[_Timed]:
+        found = list(chain.from_iterable(accumulators))
+        last = max((each[:2] for each in found), default=None)
+        found = [each for each in found if each[:2] == last]
+        return found if len(found) < 2 else [max(found, key=_digest_of_element)]
+
+    def extract_output(self, accumulator: list[_Timed]) -> list[Any]:
+        return [element for _, _, element in accumulator]
+
+
+def _digest_of_element(timed: _Timed) -> int:
+    return element_digest(timed[2])
 
 
 def _nothing_of_none(counted: tuple[None, int]) -> list[Any]:

@@ -120,9 +120,9 @@ class Engine:
         early = df.AfterWatermark(early=df.AfterCount(1), late=df.AfterCount(1))
         into = df.WindowInto(
             df.FixedWindows(SIZE_US / 1e6),
-            trigger=early,
+            trigger=None if how.pop("fires_once", False) else early,
             allowed_lateness=how.pop("lateness_us", 0) / 1e6,
-            accumulation_mode=df.AccumulationMode.ACCUMULATING,
+            accumulation_mode=how.pop("mode", df.AccumulationMode.ACCUMULATING),
         )
         sides: Any = p | "read" >> df.Read(ScriptedSource([])) | "side windows" >> into
         mains: Any = p | "main" >> df.Read(ScriptedSource([]))
@@ -178,11 +178,17 @@ class Engine:
         self.journal.clear()
         then()
 
-    def add(self, window: Window, *values: Any, pane: PaneInfo = NO_FIRING) -> list[Any]:
+    def add(
+        self, window: Window, *values: Any, pane: PaneInfo = NO_FIRING, sign: int = +1
+    ) -> list[Any]:
         """Elements, and panes of the side input, of all shards; what went wrong."""
+        return self.add_all(window, [(value, pane, sign) for value in values])
+
+    def add_all(self, window: Window, came: Sequence[tuple[Any, PaneInfo, int]]) -> list[Any]:
+        """What came with panes and signs, in one step."""
         partials: Any = [
-            (shard, window, [(value, window.start_us, pane, +1)], 1)
-            for value in values
+            (shard, window, [(value, window.start_us, pane, sign)], 1)
+            for value, pane, sign in came
             for shard in ([hash(value[1]) % SHARDS] if value[0] is None else range(SHARDS))
         ]
         self.cells.need([(key, None) for key, *_ in partials])

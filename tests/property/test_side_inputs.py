@@ -15,7 +15,8 @@ from dataflow.graph import SideInputs
 from dataflow.testing import TestStream
 from dataflow.transforms import side_inputs
 from runners.core.ground.cells import PageId
-from runners.core.side_inputs import side_inputs_machine
+from runners.core.panes import group_also_by_window
+from runners.core.side_inputs import arriving_views, side_inputs_machine
 from runners.core.stages.grouping import GroupingStage
 from runners.core.stages.plan import plan
 from runners.core.stateful.cell_pages import all_are_there
@@ -82,6 +83,10 @@ def in_pages(page_bytes: int | None) -> Iterator[None]:
         if page_bytes is not None:
             patch.setattr(side_inputs, "WHOLE_VALUES", 1)
             patch.setattr(side_inputs, "PART_VALUES", 1)
+            patch.setattr(group_also_by_window, "PASSED_VALUES", 2)
+            patch.setattr(arriving_views, "FEW", 1)
+            patch.setattr(arriving_views, "MADE_PAGES", 1)
+            patch.setattr(arriving_views, "BUCKET_PAGES", 1)
         patch.setattr(side_inputs_machine, "FEW", 1)
         yield
 

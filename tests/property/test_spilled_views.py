@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.graph import SideInputs
-from dataflow.views import ViewPart
+from dataflow.views import ViewEnd, ViewPart
 from runners.batch.spill import spilled_groups
 from runners.batch.spill.filed_cells import FiledCells, PageFile
 from runners.batch.spill.spilled_groups import SpilledGroups
@@ -55,20 +55,26 @@ class Arrivals:
         elements: with their windows.
         order: which of all these come first, as random numbers.
         together: how many come in one step.
+        has_ends: whether an end says how many elements a view has, and not each part.
     """
 
     views: dict[Window, list[tuple[int, int]]]
     elements: list[tuple[Window, int]]
     order: list[int]
     together: int = 1
+    has_ends: bool = False
 
     def blobs(self) -> Iterator[bytes]:
         """Views in parts, and elements, in any order."""
         came: list[Any] = []
         for window, pairs in self.views.items():
             for start in range(0, len(pairs), 4):
-                part = ViewPart(pairs[start : start + 4], len(pairs))
+                count = None if self.has_ends else len(pairs)
+                part = ViewPart(pairs[start : start + 4], count)
                 came += [(shard, window, (0, part)) for shard in range(SHARDS)]
+            if self.has_ends:
+                end = ViewEnd(len(pairs))
+                came += [(shard, window, (0, end)) for shard in range(SHARDS)]
         came += [(x % SHARDS, window, (None, x)) for window, x in self.elements]
         keys = itertools.cycle(self.order)
         placed = sorted(zip(keys, came, strict=False), key=lambda each: each[0])
@@ -135,6 +141,7 @@ ARRIVALS = st.builds(
     st.lists(st.tuples(st.sampled_from(WINDOWS), st.integers(0, 40)), max_size=30),
     st.lists(st.integers(0, 9), min_size=1, max_size=50),
     st.sampled_from([1, 4, 30]),
+    st.booleans(),
 )
 
 
@@ -144,6 +151,8 @@ def tiny_pages(monkeypatch: Patch) -> None:
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     monkeypatch.setattr(arriving_views, "FEW", 1)
     monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    monkeypatch.setattr(arriving_views, "MADE_PAGES", 1)
+    monkeypatch.setattr(arriving_views, "BUCKET_PAGES", 1)
 
 
 @costly(cells=len(FORMS))
@@ -198,14 +207,14 @@ def go_with_the_first_part(patch: Patch) -> None:
 
 def make_pages_of_all_buckets_but_one(patch: Patch) -> None:
     """What is in the last bucket of a view is nowhere."""
-    mapping = arriving_views.ArrivingView._mapping
+    make_some = arriving_views.ArrivingView._make_some
 
     def broken(view: arriving_views.ArrivingView, *args: Any) -> Any:
         view.buckets[-1].drop()
         view.buckets[-1].size, view.buckets[-1].last = 0, []
-        return mapping(view, *args)
+        return make_some(view, *args)
 
-    patch.setattr(arriving_views.ArrivingView, "_mapping", broken)
+    patch.setattr(arriving_views.ArrivingView, "_make_some", broken)
 
 
 MUTATIONS = [free_all_places, go_with_the_first_part, make_pages_of_all_buckets_but_one]

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.paged_state import PagedBag, PagedList, PagedMap
+from dataflow.transforms import side_inputs
 from runners.core.ground.cells import PageId
-from runners.core.side_inputs import side_inputs_machine
-from runners.core.side_inputs.large_views import view_in_pages
+from runners.core.panes import group_also_by_window
+from runners.core.side_inputs import arriving_views, side_inputs_machine
+from runners.core.side_inputs.arriving_views import ArrivingView
 from runners.core.stateful import stateful_do_fn
 from runners.core.stateful.cell_pages import CellPages
 from runners.core.stateful.keyed_state import KeyedState
@@ -39,6 +41,17 @@ def tiny_pages(monkeypatch: Patch) -> None:
     monkeypatch.setattr(dice, "STEPS", tuple(steps))
     monkeypatch.setattr(dice, "CACHES_BYTES", (0, 0, 4_000, None))
     monkeypatch.setattr(stateful_do_fn, "FEW", 1)
+
+
+def tiny_parts(patch: Patch) -> None:
+    """Have side inputs go in parts of a few elements, be in pages as soon as they come, and be made page by page."""
+    patch.setattr(side_inputs, "PART_VALUES", 1)
+    patch.setattr(group_also_by_window, "PASSED_VALUES", 3)
+    for module in (side_inputs_machine, arriving_views):
+        patch.setattr(module, "FEW", 1)
+    patch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    patch.setattr(arriving_views, "MADE_PAGES", 1)
+    patch.setattr(arriving_views, "BUCKET_PAGES", 1)
 
 
 class Gathering(df.DoFn):
@@ -198,8 +211,7 @@ def seen(value: int, view: list[int]) -> tuple[int, int]:
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatch: Patch) -> None:
     """Pages of what a shard has are read again, whoever takes it over, and go with it."""
-    monkeypatch.setattr(side_inputs_machine, "FEW", 1)
-    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    tiny_parts(monkeypatch)
     read, need = set[str](), CellCache.need_pages
 
     def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
@@ -255,8 +267,7 @@ def seen_now(total: tuple[int, int], thirds: Any, fifths: list[int]) -> tuple[in
 @pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch: Patch) -> None:
     """What was emitted is read again by whoever takes a shard over, and goes with its window."""
-    monkeypatch.setattr(side_inputs_machine, "FEW", 1)
-    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    tiny_parts(monkeypatch)
     read, need = set[str](), CellCache.need_pages
 
     def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
@@ -301,8 +312,7 @@ def looked_up(value: int, sums: Any, pairs: Any, every: Any) -> tuple[int, int]:
 def test_what_is_looked_up_is_what_the_direct_runner_finds(
     crash_rate: float, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(side_inputs_machine, "FEW", 1)
-    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    tiny_parts(monkeypatch)
     read, forms, need = set[str](), set[type](), CellCache.need_pages
 
     def reading(cache: CellCache, page_ids: Any, *how: Any) -> None:
@@ -310,18 +320,21 @@ def test_what_is_looked_up_is_what_the_direct_runner_finds(
             read.update(each.state[0] for each in page_ids)
         need(cache, page_ids, *how)
 
+    whole = ArrivingView.whole
+
     def making(*args: Any) -> Any:
-        made = view_in_pages(*args)
+        made = whole(*args)
         forms.add(type(made))
         return made
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    monkeypatch.setattr(side_inputs_machine, "view_in_pages", making)
+    monkeypatch.setattr(ArrivingView, "whole", making)
     for seed in range(by_profile(dev=2, ci=6, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_lookups)
 
     assert read == {side_inputs_machine.VIEWS}
-    assert forms == {PagedBag, PagedMap}
+    # And a map that is being made is none yet.
+    assert {PagedBag, PagedMap, type(None)} <= forms
 
 
 #: Long enough that state of every kind is in pages.

@@ -7,6 +7,8 @@ import attrs
 import pytest
 
 import dataflow as df
+from runners.core.panes import group_also_by_window
+from runners.core.side_inputs import arriving_views
 from runners.millwheel.model.production import Production
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome
@@ -96,6 +98,33 @@ def run(build: Callable[[df.Pipeline], None], **options: Any) -> Measuring:
         (f"{n % KEYS} {n}", "x" * RECORD_BYTES) for n in range(RECORDS)
     )
     return store
+
+
+SHARDS = 8
+
+
+def looked_up(p: df.Pipeline) -> None:
+    """Each record in a view of all, which goes to every shard."""
+    by_number = large(p) | "by number" >> df.Map(lambda pair: (pair[1][0], pair[1]))
+    numbers = p | "numbers" >> df.Create(range(RECORDS))
+    rows = numbers | df.Map(
+        lambda n, view: one_row(n % KEYS, *view[n]), df.AsDict(by_number, shards=SHARDS)
+    )
+    rows | df.WriteToPostgres("one_row", columns={"key": str, "text": str})
+
+
+def test_a_view_on_its_way_is_bounded_by_what_a_step_takes_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not by its size, of which each shard is sent all, nor is it bounded by that where its pages are made."""
+    monkeypatch.setattr(group_also_by_window, "PASSED_VALUES", 10)
+    monkeypatch.setattr(arriving_views, "MADE_PAGES", 4)
+
+    store = run(looked_up)
+
+    # What a step of the source reads is a delivery, which has no parts.
+    taken_bytes = 50 * RECORD_BYTES
+    assert store.written.whole < 2 * SHARDS * taken_bytes < SHARDS * RECORDS * RECORD_BYTES / 5
 
 
 @pytest.mark.parametrize("is_windowed", [True, False])

@@ -345,10 +345,11 @@ class GroupsInParts:
         self, blobs: Iterable[bytes], windows: OpenWindows, *, is_in_pages: bool
     ) -> Iterator[Step]:
         clocks, partials, size_bytes = self._end.while_input, list[Partial](), 0
+        has_steps = is_in_pages or self._grouping.passes_on
         for blob in blobs:
             partials += decode_partials(blob, self._grouping.combiners)
             size_bytes += len(blob)
-            is_much = is_in_pages and size_bytes >= STEP_BYTES
+            is_much = has_steps and size_bytes >= STEP_BYTES
             if len(partials) >= self._end.batch_records or is_much:
                 arrival = Arrival(partials)
                 partials, size_bytes = [], 0

@@ -23,12 +23,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
+import attrs
+
+from dataflow.typed_keys import emitted_key
+from dataflow.views import ViewPart
 from runners.core.ground.active_windows import ActiveWindows
 from runners.core.ground.cells import (
     NOTHING,
     Cell,
     CellId,
     Effects,
+    EmittedPane,
     LateArrival,
     TimerId,
     WindowState,
@@ -42,8 +47,12 @@ from runners.core.partials.partial import LatePartial, Partial
 from triggers.clocks import Clocks
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import Elements
+from windowing.pane import NO_FIRING
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
+
+#: So many values that need not stay together go on, of a key and window.
+PASSED_VALUES = 256
 
 
 class GroupAlsoByWindow:
@@ -182,6 +191,8 @@ class GroupAlsoByWindow:
                 state = cells[cell_id] = fresh_state(self._strategy, window, clocks)
             touched[cell_id] = state
             self._absorb(state, window, partial, clocks)
+            if self._accumulation.passes_on:
+                self._pass_on(key, window, state, effects)
         for cell_id, state in touched.items():
             self._life.fire_if_due(cells, cell_id, cell_id[1], state, effects, clocks)
         effects.touched.update(dict.fromkeys(touched))
@@ -252,6 +263,20 @@ class GroupAlsoByWindow:
             if not cell:
                 cells.pop(cell_id, None)
 
+    def _pass_on(self, key: Any, window: Window, state: WindowState, effects: Effects) -> None:
+        """Emit the values of a window, if they are many, with the number of the pane that they belong to."""
+        values, left = self._accumulation.passed_on(state.accumulator)
+        if len(values) < PASSED_VALUES:
+            return
+        state.accumulator = left
+        pane = attrs.evolve(NO_FIRING, index=state.firings)
+        element = emitted_key(key), ViewPart(values)
+        passed = EmittedPane(element, window.max_timestamp_us, window, pane)
+        if self._strategy.is_retracting:
+            effects.emit_retractable(passed)
+        else:
+            effects.emit(element, passed.timestamp_us, window, pane)
+
     def _absorb(self, state: WindowState, window: Window, partial: Partial, clocks: Clocks) -> None:
         _, _, accumulator, count = partial
         elements = Elements(count)
@@ -296,6 +321,8 @@ class GroupAlsoByWindow:
 
     def _drop(self, arrival: Partial, effects: Effects, clocks: Clocks) -> None:
         ((key, window, accumulator, count),) = self._folded([arrival])
+        if self._accumulation.passes_on:
+            accumulator, _ = self._accumulation.passed_on(accumulator)
         record = arrival.record if isinstance(arrival, LatePartial) else None
         late = LateArrival(key, window, accumulator, count, clocks.watermark_us, record)
         effects.late.append(late)

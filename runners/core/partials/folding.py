@@ -17,7 +17,13 @@ import attrs
 
 from dataflow.co_group_fn import CoGroupFn
 from dataflow.column_combine_fn import ColumnCombineFn
-from dataflow.combine_fn import ChangingCombineFn, CombineFn, ListCombineFn, can_retract_input
+from dataflow.combine_fn import (
+    ChangingCombineFn,
+    CombineFn,
+    ListCombineFn,
+    PassingCombineFn,
+    can_retract_input,
+)
 from dataflow.combiners import columns_by_place
 from dataflow.graph import Group, KeyedOperation, ParDo, PipelineGraph, TransformNode
 from dataflow.join_fn import JoinFn
@@ -63,6 +69,9 @@ class Accumulation:
             and not (is_retracted and strategy.is_merging)
             and not is_remembered
         )
+        #: Whether values go on as they come.
+        self.passes_on = isinstance(combine_fn, PassingCombineFn)
+        assert not (self.passes_on and (is_retracted or strategy.is_merging))
         #: Whether the trigger reads the values.
         self.reads_values = strategy.trigger.reads_values
         self._is_stamped = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
@@ -154,6 +163,14 @@ class Accumulation:
             accumulators = [each[0] for each in accumulators]
         extract = self._result_fn.extract_output
         return [extract(each) for each in accumulators]
+
+    def passed_on(self, accumulator: Any) -> tuple[list[Any], Any]:
+        """The values of an accumulator that go on now, and the accumulator when they have; see `PassingCombineFn`."""
+        assert isinstance(self._user_fn, PassingCombineFn)
+        if not self._is_stamped:
+            return self._user_fn.passed_on(accumulator)
+        values, left = self._user_fn.passed_on(accumulator[0])
+        return values, (left, accumulator[1])
 
     def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
         """The values that more input removes from the result of an accumulator, and those that it adds.

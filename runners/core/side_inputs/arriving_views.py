@@ -1,8 +1,9 @@
 """Views that come to a shard in parts: what has come of a pane, until all of it is there.
 
-While a step takes parts in, they are a list.  What is left at the end of the step and is large is put into pages, so
-that what comes in many steps, as in a batch, need not fit into memory: in a bag, or, where keys will be looked up, in
-buckets by the places of their keys, of which pages are made one by one when all is there (Grace hash join).
+While a step takes parts in, they are a list; if that is large at the end of the step, it is put into a bag in pages, so
+that a view need not fit into memory.  Where it is seen as a sequence or iterated, the bag is the view.  Where its keys
+will be looked up, it is divided among buckets by the places of the keys when all is there, and pages are made of one
+bucket after the other (Grace hash join); in each step some pages of it, and the view is not seen before the last.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +14,15 @@ import attrs
 
 from dataflow.map_keys import place_of
 from dataflow.paged_state import FEW, PagedBag, PagedMap, SizeWatch
-from dataflow.views import ViewForm, ViewPart
+from dataflow.views import ViewEnd, ViewForm, ViewPart
 from runners.core.side_inputs.large_views import BAGS, MAPPINGS, bag_for
 from runners.core.stateful.cell_pages import CellPages
 
-#: A power of two, as is the number of pages that are made of them.
-BUCKETS = 64
+#: How many pages a bucket should have, and how many buckets there are at most, as all but full pages are in the cell.
+#: Their number is a power of two, as is that of the pages that are made of them.
+BUCKET_PAGES, BUCKETS_MAX = 16, 64
+#: How many pages are made in one step, about.
+MADE_PAGES = 64
 
 
 @attrs.define
@@ -28,32 +32,52 @@ class ArrivingView:
     Attributes:
         version: that the view will have.
         count: how many elements have come.
-        contents: these, but for those in buckets: a list or a bag.
-        buckets: pairs by the places of their keys, each a bag; empty: there are none.
+        contents: these, but for those that have gone on to buckets: a list or a bag.
+        buckets: pairs by the places of their keys, each a bag; empty: it is not divided.
+        expected: of how many elements the view consists; None: that is not known.
+        has_end: whether an end has said that; else the parts have.
+        placeless: the elements that have no place, when it is divided.
+        made: the map that is being made of the buckets; None: none is.
+        made_buckets: of how many of them it has been made.
+        rest: the elements that came with the end, where later panes have those of former ones, and have these anew.
     """
 
     version: int
     count: int = 0
     contents: Any = attrs.field(factory=list)
     buckets: list[PagedBag] = attrs.field(factory=list)
+    expected: int | None = None
+    has_end: bool = False
+    placeless: list[Any] = attrs.field(factory=list)
+    made: PagedMap | None = None
+    made_buckets: int = 0
+    rest: list[Any] = attrs.field(factory=list)
     _watch: SizeWatch = attrs.field(factory=SizeWatch, eq=False, repr=False)
 
-    def add(self, part: ViewPart) -> bool:
-        """Take a part in; returns whether all is there."""
+    def add(self, part: ViewPart) -> None:
+        """Take a part in."""
         self.count += len(part.values)
-        self._take(part.values)
-        return self.count >= part.count
+        if part.count is not None:
+            self.expected = part.count
+        self.contents.extend(part.values)
 
-    def _take(self, values: list[Any]) -> None:
-        if not self.buckets:
-            self.contents.extend(values)
-            return
-        for each in values:
-            place = _place(each)
-            if place is None:
-                self.contents.append(each)
-            else:
-                self.buckets[place % BUCKETS].append(each)
+    def end(self, end: ViewEnd, *, keeps_parts: bool) -> None:
+        """Take the end in.
+
+        Args:
+            end: the end.
+            keeps_parts: whether parts of former panes are in later ones too.
+        """
+        self.expected, self.has_end = end.count, True
+        if keeps_parts:
+            self.rest = end.values
+        else:
+            self.add(ViewPart(end.values))
+            self.expected += len(end.values)
+
+    def forget_end(self) -> None:
+        """Have parts alone, which are in later panes too."""
+        self.expected, self.has_end, self.rest = None, False, []
 
     def containers(self, state: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """What may be in pages, by the name that it has there.
@@ -61,7 +85,8 @@ class ArrivingView:
         Args:
             state: the name of the view.
         """
-        yield state, self.contents
+        # There is no bag any more when the map is made, whose pages have the same name.
+        yield state, self.contents if self.made is None else self.made
         for number, bucket in enumerate(self.buckets):
             yield (*state, "bucket", number), bucket
 
@@ -76,29 +101,18 @@ class ArrivingView:
             state: the name of the view.
             page_bytes: how large a page should be.
         """
-        for bucket in self.buckets:
-            bucket.resize(page_bytes)
         if isinstance(self.contents, PagedBag):
             self.contents.resize(page_bytes)
-        elif len(self.contents) >= FEW and not self.buckets:
+        elif len(self.contents) >= FEW:
             nbytes = self._watch.nbytes(self.contents)
-            if nbytes is None or nbytes <= page_bytes:
-                return
-            if form not in MAPPINGS:
+            if nbytes is not None and nbytes > page_bytes:
                 kind = bag_for(form)
                 self.contents = kind.of(self.contents, pages, state, nbytes, page_bytes)
-                return
-            came, self.contents = self.contents, []
-            self.buckets = [PagedBag(0, []) for _ in range(BUCKETS)]
-            pages.bind(dict(self.containers(state)))
-            self._take(came)
-            for bucket in self.buckets:
-                bucket.resize(page_bytes)
 
     def whole(
         self, form: ViewForm | None, pages: Callable[[], CellPages], state: Any, page_bytes: int
     ) -> Any:
-        """The view, when all is there: a list, or what stands for it in pages.
+        """The view, when all is there: a list, or what stands for it in pages; None: it is still being made.
 
         Args:
             form: how the view is seen.
@@ -106,64 +120,114 @@ class ArrivingView:
             state: the name of the view.
             page_bytes: how large a page should be.
         """
-        if not self.buckets:
+        if form not in MAPPINGS or not (self.buckets or isinstance(self.contents, PagedBag)):
             if isinstance(self.contents, PagedBag) and form in BAGS:
                 self.contents.made = self.count
             return self.contents
-        return self._mapping(form, pages(), state, page_bytes) or self._dropped()
+        if len(self.buckets) == 0 or isinstance(self.contents, PagedBag) or self.contents:
+            self._divide(pages(), state, page_bytes)
+            return None
+        if self.made is None:
+            placeless = _by_key(self.placeless, form)
+            if placeless is None:
+                return self._dropped()
+            self.made = PagedMap(self._pages_needed(), 0, 0, 0, {})
+            self.made.placeless = {key: (0, tuple(values)) for key, values in placeless.items()}
+            self.made.count = len(placeless)
+        return self._make_some(self.made, form, pages(), state)
+
+    def _divide(self, pages: CellPages, state: Any, page_bytes: int) -> None:
+        """Divide some pages of what has come among the buckets."""
+        if not self.buckets:
+            size = self.contents.size if isinstance(self.contents, PagedBag) else 0
+            count = min(_power_of_two(size // BUCKET_PAGES), BUCKETS_MAX)
+            self.buckets = [PagedBag(0, []) for _ in range(count)]
+            pages.bind(dict(self.containers(state)))
+        divided, self.contents = self.contents, []
+        if isinstance(divided, PagedBag):
+            divided, self.contents = divided.taken(MADE_PAGES)
+        for each in divided:
+            place = _place(each)
+            if place is None:
+                self.placeless.append(each)
+            else:
+                self.buckets[place % len(self.buckets)].append(each)
+        for bucket in self.buckets:
+            bucket.resize(page_bytes)
+        pages.let_go()
+
+    def _make_some(
+        self, made: PagedMap, form: ViewForm | None, pages: CellPages, state: Any
+    ) -> Any:
+        """Make some pages of the map; returns it if all are made, all elements if it cannot be, None otherwise."""
+        made.bind(pages, state)
+        for _ in range(max(1, MADE_PAGES * len(self.buckets) // made.size)):
+            if not self._make_next(made, form, pages, state):
+                return self._dropped()
+            if self.made_buckets == len(self.buckets):
+                # Of a view, the number of pairs.
+                made.following = self.count
+                return made
+        return None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.contents)
 
     def drop(self) -> None:
-        """Delete all pages."""
+        """Delete all pages; those that are being made have to be bound."""
         for each in (self.contents, *self.buckets):
             if isinstance(each, PagedBag):
                 each.drop()
+        if self.made is not None:
+            self.made.drop_some(self._made_pages(self.made))
 
-    def _mapping(
-        self, form: ViewForm | None, pages: CellPages, state: Any, page_bytes: int
-    ) -> PagedMap | None:
-        """The map of all pairs, made bucket by bucket; None: it cannot be made."""
-        placeless = _by_key(self.contents, form)
-        if placeless is None:
-            return None
-        made = PagedMap(self._pages_needed(page_bytes), 0, 0, 0, {})
-        made.bind(pages, state)
-        made.placeless = {key: (0, tuple(values)) for key, values in placeless.items()}
-        made.count = len(placeless)
-        for number, bucket in enumerate(self.buckets):
-            by_key = _by_key(list(bucket), form)
-            if by_key is None:
-                pages.drop(state, [each for each in range(made.size) if each % BUCKETS < number])
-                return None
-            found: dict[int, dict[Any, Any]] = {
-                each: {} for each in range(number, made.size, BUCKETS)
-            }
-            for key, values in by_key.items():
-                place = place_of(key)
-                assert place is not None
-                found[place % made.size][key] = made.count, tuple(values)
-                made.count += 1
-            for each, page in found.items():
-                pages.put(state, each, page)
-            made.nbytes += sum(now - before for _, before, now in pages.measure(state))
-            pages.let_go()
-        for bucket in self.buckets:
-            bucket.drop()
-        # Of a view, the number of pairs.
-        made.following = self.count
-        return made
+    def _make_next(
+        self, made: PagedMap, form: ViewForm | None, pages: CellPages, state: Any
+    ) -> bool:
+        """Make pages of the next bucket, which is empty then; returns False if it cannot be."""
+        number = self.made_buckets
+        by_key = _by_key(list(self.buckets[number]), form)
+        if by_key is None:
+            return False
+        found: dict[int, dict[Any, Any]] = {
+            each: {} for each in range(number, made.size, len(self.buckets))
+        }
+        for key, values in by_key.items():
+            place = place_of(key)
+            assert place is not None
+            found[place % made.size][key] = made.count, tuple(values)
+            made.count += 1
+        for each, page in found.items():
+            pages.put(state, each, page)
+        made.nbytes += sum(now - before for _, before, now in pages.measure(state))
+        self.buckets[number].drop()
+        self.buckets[number] = PagedBag(0, [])
+        self.made_buckets += 1
+        pages.let_go()
+        return True
 
-    def _pages_needed(self, page_bytes: int) -> int:
+    def _made_pages(self, made: PagedMap) -> list[int]:
+        return [each for each in range(made.size) if each % len(self.buckets) < self.made_buckets]
+
+    def _pages_needed(self) -> int:
         """A power of two, so that the pairs of a page are in one bucket."""
-        full = sum(bucket.size for bucket in self.buckets)
+        full = sum(bucket.size + 1 for bucket in self.buckets)
         # The numbers of keys take room too.
-        needed = max(BUCKETS, full + full // 4)
-        return 1 << (needed - 1).bit_length()
+        return _power_of_two(full + full // 4)
 
     def _dropped(self) -> list[Any]:
         """All elements as a list, of which no mapping can be made: an error when it is used."""
-        found = [*chain.from_iterable(self.buckets), *self.contents]
+        found = [*chain.from_iterable(self.buckets), *self.placeless]
+        if self.made is not None:
+            of_made = self.made.entries_of(self._made_pages(self.made))
+            found += [(key, value) for key, (_, values) in of_made for value in values]
         self.drop()
         return found
+
+
+def _power_of_two(least: int) -> int:
+    """The first that is not smaller, and at least 1."""
+    return 1 << max(0, least - 1).bit_length()
 
 
 def _place(each: Any) -> int | None:

@@ -12,6 +12,8 @@ its last instant.  An element waits until all of its views are there.
   once, with the views that are there now, where a side input is retracted; with those that were there when it went on,
   where none is.
 * Nothing is kept of a window that has expired: of elements those that were emitted, of side inputs the view.
+* A pane that comes in parts is a view when all of them are there, and not before; elements wait as long, if there is no
+  view, or they wait for the last one.
 * A view that is not the newest one is kept as long as an element is, that will be retracted with it.
 
 The cell of a shard is one for all windows (a `KeyedState`), as a view may belong to many.  It is changed, and written
@@ -39,7 +41,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
 from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch, unpaged
 from dataflow.serialization import dumps
-from dataflow.views import View, ViewPart, WithViews
+from dataflow.views import View, ViewEnd, ViewPart, WithViews
 from runners.core.ground.cells import (
     CellId,
     Effects,
@@ -105,8 +107,9 @@ VIEWS, WAITING, KEPT, HOLDS = "views", "waiting", "kept", "holds"
 #: Of each view the number of its version, and, where it is in pages, a digest of its contents; former views by side
 #: input, window and version; and by windows of elements, how many of these depend on which versions.
 VERSIONS, FORMER, USES = "versions", "former", "uses"
-#: Of the views that are coming in parts what has come, by side input, window and number of the pane.
-ARRIVING = "arriving"
+#: Of the views that are coming in parts what has come, by side input, window and number of the pane; and the number of
+#: the newest pane that has come so and is a view, by side input and window.
+ARRIVING, NEWEST = "arriving", "newest"
 #: Where lineage is recorded, the panes that views are, with their origins, by side input and window.
 ORIGINS = "origins"
 #: What earlier versions of this package have in place of `KEPT`: elements with their views.
@@ -344,6 +347,12 @@ class _Step:
         self._changed: dict[CellId, dict[_Place, View | Paged | None]] = {}
         #: The cells of which elements have waited long enough, and go on in a step to come.
         self._unfinished: set[CellId] = set()
+        #: The cells with views of which all is there, and more pages are made in a step to come.
+        self._being_made: set[CellId] = set()
+        #: The views of which a part has come, or the end, by cell.
+        self._looked_at: dict[CellId, dict[_Place, None]] = {}
+        #: The panes that are retracted, and not replaced.
+        self._retracted: dict[tuple[CellId, _Place], int] = {}
         #: The views in pages that elements are emitted with, by cell, place and version; and their pages.
         self._given: dict[tuple[CellId, _Place, int], tuple[View, PagesInPassing]] = {}
         #: The versions that new views have; None: the next one.
@@ -359,7 +368,8 @@ class _Step:
         """
         for (number, contents), timestamp_us, pane, sign in panes:
             if self._machine.expiry_us(number, window) <= self._watermark_us:
-                late = contents.values if isinstance(contents, ViewPart) else contents
+                # Of an end that is late, the parts that had come are gone when the window is.
+                late = contents.values if isinstance(contents, ViewPart | ViewEnd) else contents
                 record = LateElement(late, timestamp_us, sign)
                 self._effects.late.append(
                     LateArrival(cell_id[0], window, [late], 1, self._watermark_us, record)
@@ -369,10 +379,19 @@ class _Step:
             if self._machine.is_traced:
                 self._note_origin(cell_id, place, contents, pane if sign > 0 else None)
             if sign < 0:
-                # A pane that is retracted and not replaced leaves nothing.
-                self._replace(cell_id, place, View([]))
+                self._retracted[cell_id, place] = pane.index
+                self._look_at(cell_id, place)
+                continue
+            if not isinstance(contents, ViewPart) or contents.count is not None:
+                # Until the new pane is there the former one is seen, also if that is retracted.
+                self._retracted.pop((cell_id, place), None)
+            if isinstance(contents, ViewEnd):
+                keeps_parts = self._keeps_parts(place)
+                self._arriving(cell_id, (*place, pane.index)).end(contents, keeps_parts=keeps_parts)
+                self._look_at(cell_id, place)
             elif isinstance(contents, ViewPart):
-                self._take_part(cell_id, (*place, pane.index), contents)
+                self._arriving(cell_id, (*place, pane.index)).add(contents)
+                self._look_at(cell_id, place)
             elif contents or self._machine.sides[number].is_cumulative:
                 self._replace(cell_id, place, View(contents))
             else:
@@ -429,35 +448,101 @@ class _Step:
         views[place] = view
         self._versions_given[cell_id, place] = version
 
-    def _take_part(self, cell_id: CellId, pane: _Pane, part: ViewPart) -> None:
-        """Take a part of a view in, which is there when all of them are."""
-        number, window, _ = pane
-        place, arriving = (number, window), self._part(cell_id, ARRIVING)
+    def _arriving(self, cell_id: CellId, pane: _Pane) -> ArrivingView:
+        """What has come of a pane."""
+        arriving: dict[_Pane, ArrivingView] = self._part(cell_id, ARRIVING)
         if pane not in arriving:
-            arriving[pane] = ArrivingView(_next_version(self._cells[cell_id], place))
-        if arriving[pane].add(part):
-            found = arriving.pop(pane)
-            pages = partial(self._pages_of, cell_id, self._cells[cell_id])
-            state, form = _state(VIEWS, place, found.version), self._machine.forms[number]
-            whole = found.whole(form, pages, state, self._machine.page_bytes or 0)
-            self._replace(
-                cell_id, place, whole if isinstance(whole, Paged) else View(whole), found.version
-            )
+            arriving[pane] = ArrivingView(_next_version(self._cells[cell_id], pane[:2]))
+        return arriving[pane]
+
+    def _look_at(self, cell_id: CellId, place: _Place) -> None:
+        """Look in this step whether there is a new view."""
+        self._part(cell_id, ARRIVING)
+        self._changed.setdefault(cell_id, {})
+        self._looked_at.setdefault(cell_id, {})[place] = None
+
+    def _take_complete(self, cell_id: CellId, place: _Place) -> None:
+        """Have the newest pane as the view of which all parts are there."""
+        arriving: dict[_Pane, ArrivingView] = self._part(cell_id, ARRIVING)
+        newest = self._cells[cell_id].values.get(NEWEST, {}).get(place, -1)
+        gone = self._retracted.get((cell_id, place), -1)
+        panes = {pane[2]: each for pane, each in arriving.items() if pane[:2] == place}
+        keeps = self._keeps_parts(place)
+        index = _complete(panes, max(newest, gone), keeps_parts=keeps)
+        if index is not None:
+            has_end = panes[index].has_end
+            view: View | Paged | None
+            if keeps and has_end:
+                parts = [each for number, each in sorted(panes.items()) if number <= index]
+                view, version = View([*chain.from_iterable(parts), *panes[index].rest]), None
+            else:
+                view, version = self._made(cell_id, place, panes[index])
+                if view is None:
+                    self._being_made.add(cell_id)
+                    return
+                del arriving[*place, index], panes[index]
+            self._replace(cell_id, place, view, version)
+            if has_end:
+                self._part(cell_id, NEWEST)[place] = newest = index
+        elif newest <= gone >= 0:
+            # A pane that is retracted and not replaced leaves nothing.
+            self._replace(cell_id, place, View([]))
+        self._forget_former(arriving, place, panes, max(newest, gone), keeps_parts=keeps)
+        if _complete(panes, max(newest, gone), keeps_parts=keeps) is not None:
+            # It came while pages of another one were made.
+            self._being_made.add(cell_id)
+
+    def _keeps_parts(self, place: _Place) -> bool:
+        """Whether parts of former panes of a window are in later ones too."""
+        side = self._machine.sides[place[0]]
+        return side.is_cumulative and not side.fires_once
+
+    @staticmethod
+    def _forget_former(
+        arriving: dict[_Pane, ArrivingView],
+        place: _Place,
+        panes: Mapping[int, ArrivingView],
+        newest: int,
+        *,
+        keeps_parts: bool,
+    ) -> None:
+        """Forget what has come of panes that will not be a view any more, but for parts that later ones have too."""
+        for number, each in panes.items():
+            if number > newest or (each.expected is not None and not each.has_end):
+                continue
+            if keeps_parts:
+                each.forget_end()
+            else:
+                arriving.pop((*place, number)).drop()
+
+    def _made(
+        self, cell_id: CellId, place: _Place, arriving: ArrivingView
+    ) -> tuple[View | Paged | None, int | None]:
+        """The view that consists of what has come; None while it is being made."""
+        pages = partial(self._pages_of, cell_id, self._cells[cell_id])
+        state, form = _state(VIEWS, place, arriving.version), self._machine.forms[place[0]]
+        whole = arriving.whole(form, pages, state, self._machine.page_bytes or 0)
+        return View(whole) if isinstance(whole, list) else whole, arriving.version
 
     def follow(self) -> None:
         """Retract and say again what has been emitted with views that have changed; emit what has waited for them."""
-        for cell_id, before in self._changed.items():
-            cell = self._cells[cell_id]
-            changed = {
-                place: _version(cell, place)
-                for place, view in before.items()
-                if self._is_replaced(cell, place, view)
-            }
-            for place, version in changed.items():
-                self._note_replaced(cell_id, place, version, before[place])
-            self._put_into_pages(cell_id, cell, changed)
-            self._retract(cell_id, changed)
-            self._release(cell_id)
+        for cell_id in self._changed:
+            self._follow(cell_id)
+
+    def _follow(self, cell_id: CellId) -> None:
+        for place in self._looked_at.get(cell_id, ()):
+            self._take_complete(cell_id, place)
+        cell, before = self._cells[cell_id], self._changed[cell_id]
+        changed = {
+            place: _version(cell, place)
+            for place, view in before.items()
+            if self._is_replaced(cell, place, view)
+        }
+        for place, version in changed.items():
+            self._note_replaced(cell_id, place, version, before[place])
+        self._put_into_pages(cell_id, cell, changed)
+        self._retract(cell_id, changed)
+        self._release(cell_id)
 
     def _is_replaced(self, cell: KeyedState, place: _Place, before: View | Paged | None) -> bool:
         """Whether a view is another one now; of one that equals the one before, that one stays."""
@@ -517,7 +602,10 @@ class _Step:
         self._changed[cell_id] = {}
         self._touch(cell_id, cell)
         cell.engine_timers = TriggerTimers()
-        self._release(cell_id)
+        for pane, arriving in cell.values.get(ARRIVING, {}).items():
+            if arriving.expected is not None:
+                self._look_at(cell_id, pane[:2])
+        self._follow(cell_id)
 
     @property
     def effects(self) -> Effects:
@@ -642,6 +730,8 @@ class _Step:
                         kind = PagedMap if isinstance(elements, dict) else PagedBag
                         part[window] = kind.of(elements, pages, state, nbytes, page_bytes)
         for pane, arriving in cell.values.get(ARRIVING, {}).items():
+            if arriving.buckets:
+                continue
             place, form = pane[:2], self._machine.forms[pane[0]]
             state = _state(VIEWS, place, arriving.version)
             arriving.resize(form, self._pages_of(cell_id, cell), state, page_bytes)
@@ -719,8 +809,16 @@ class _Step:
             f"a side input of {machine.node}",
         )
 
-    def _views(self, cell_id: CellId, places: Sequence[_Place]) -> tuple[View, ...] | None:
-        """The views of the windows of side inputs; None if one is not there yet."""
+    def _views(
+        self, cell_id: CellId, places: Sequence[_Place], *, are_seen: bool = False
+    ) -> tuple[View, ...] | None:
+        """The views of the windows of side inputs; None if one is not there yet.
+
+        Args:
+            cell_id: of the shard.
+            places: of the views.
+            are_seen: whether elements have been emitted with them, so that they are there.
+        """
         cell = self._cell(cell_id)
         known = {} if cell is None else cell.values.get(VIEWS, {})
         found = []
@@ -730,8 +828,22 @@ class _Step:
             is_early = self._machine.waits_for_end and not self._machine.sides[number].fires_once
             if not is_over and (place not in known or is_early):
                 return None
+            if not are_seen and cell is not None and self._is_coming(cell, place):
+                return None
             found.append(self._view(cell_id, place, 0 if cell is None else _version(cell, place)))
         return tuple(found)
+
+    def _is_coming(self, cell: KeyedState, place: _Place) -> bool:
+        """Whether there is something of a view for which elements wait also when its window is over."""
+        arriving = cell.values.get(ARRIVING)
+        if not arriving:
+            return False
+        is_there = place in cell.values.get(VIEWS, ())
+        if is_there and not self._machine.waits_for_end:
+            return False
+        return any(
+            pane[:2] == place and (each.buckets or not is_there) for pane, each in arriving.items()
+        )
 
     def _versions(self, cell_id: CellId, places: Sequence[_Place]) -> tuple[int, ...]:
         """The newest versions of views, of the side inputs of which elements may have others."""
@@ -778,7 +890,7 @@ class _Step:
             places = tuple(enumerate(machine.side_windows(window)))
             if retracted.keys().isdisjoint(places):
                 continue
-            views = self._views(cell_id, places)
+            views = self._views(cell_id, places, are_seen=True)
             assert views is not None, "a view has gone"
             versions = self._versions(cell_id, places)
             uses: dict[tuple[int, ...], int] = {}
@@ -946,7 +1058,8 @@ class _Step:
     def _go_on(self, cell_id: CellId, cell: KeyedState) -> None:
         """Be called at once for elements that are to go on in another step, by a timer of processing time."""
         known_us = cell.engine_timers.processing_us
-        at_us = self._now_us if cell_id in self._unfinished else None
+        is_unfinished = cell_id in self._unfinished or cell_id in self._being_made
+        at_us = self._now_us if is_unfinished else None
         if at_us != known_us:
             self._effects.timers[cell_id, GLOBAL_WINDOW, TimeDomain.PROCESSING] = at_us
             cell.engine_timers = cell.engine_timers._replace(processing_us=at_us)
@@ -954,26 +1067,28 @@ class _Step:
     def _forget_expired(self, cell_id: CellId, cell: KeyedState) -> None:
         now_us, machine, values = self._watermark_us, self._machine, cell.values
         views, kept = values.get(VIEWS, {}), values.get(KEPT, {})
-        expired = [each for each in views if machine.expiry_us(*each) <= now_us]
-        if expired and WAITING in values:
-            # Elements that go on in a step to come, or wait for another view too, see it still.
-            waited = {
-                place
-                for window in values[WAITING]
-                for place in enumerate(machine.side_windows(window))
-            }
-            expired = [each for each in expired if each not in waited]
-        for place in expired:
+        # Elements that go on in a step to come, or wait for another view too, see it still.
+        waited = {
+            place
+            for window in values.get(WAITING, ())
+            for place in enumerate(machine.side_windows(window))
+        }
+
+        def is_expired(place: _Place) -> bool:
+            return machine.expiry_us(*place) <= now_us and place not in waited
+
+        for place in [each for each in views if is_expired(each)]:
             version = _version(cell, place)
             self._part(cell_id, VIEWS)
             values.get(VERSIONS, {}).pop(place, None)
+            values.get(NEWEST, {}).pop(place, None)
             self._drop_view(cell_id, place, version, views.pop(place))
             _unmeasured(cell, place)
         for place in [each for each in values.get(ORIGINS, ()) if each not in views]:
             if machine.expiry_us(*place) <= now_us:
                 del self._part(cell_id, ORIGINS)[place]
         arriving = values.get(ARRIVING, {})
-        for pane in [each for each in arriving if machine.expiry_us(*each[:2]) <= now_us]:
+        for pane in [each for each in arriving if is_expired(each[:2])]:
             self._part(cell_id, ARRIVING)
             arriving.pop(pane).drop()
         for window in [each for each in kept if machine.strategy.expiry_us(each) <= now_us]:
@@ -1051,6 +1166,28 @@ def _version(cell: KeyedState, place: _Place) -> int:
     """The number of the newest version of a view."""
     version: int = cell.values.get(VERSIONS, {}).get(place, _FIRST)[0]
     return version
+
+
+def _complete(panes: Mapping[int, ArrivingView], newest: int, *, keeps_parts: bool) -> int | None:
+    """The number of the pane that is to be the view: one that is being made, or the last of which all is there.
+
+    Args:
+        panes: of one window, by their numbers.
+        newest: the last one that has been the view, or was retracted.
+        keeps_parts: whether parts of former panes are in later ones too.
+    """
+
+    def is_there(index: int) -> bool:
+        pane = panes[index]
+        if pane.expected is None or (pane.has_end and index <= newest):
+            return False
+        came = pane.count
+        if pane.has_end and keeps_parts:
+            came = sum(each.count for number, each in panes.items() if number <= index)
+        return came >= pane.expected
+
+    found = [index for index in panes if is_there(index)]
+    return max([each for each in found if panes[each].buckets] or found, default=None)
 
 
 def _next_version(cell: KeyedState, place: _Place) -> int:

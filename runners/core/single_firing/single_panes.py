@@ -184,6 +184,7 @@ def _firing_once(graph: PipelineGraph, node: TransformNode) -> Accumulation | No
         type(strategy.trigger) is DefaultTrigger
         and not strategy.is_retracting
         and not accumulation.is_retracted
+        and not accumulation.passes_on
         and strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
     )
     return accumulation if fires_once else None

@@ -30,8 +30,9 @@ from typing import TypeVar
 
 import attrs
 
+from dataflow.combine_fn import PassingCombineFn
 from dataflow.errors import TransformError, WindowError
-from dataflow.graph import SideInputs, StatefulParDo
+from dataflow.graph import Group, SideInputs, StatefulParDo
 from dataflow.metric_updates import RunningAs
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import Cell, CellId, Effects, TimerId
@@ -174,6 +175,12 @@ class GroupingStage:
         A stateful DoFn may keep elements until they are in order, and these have no pages.
         """
         return isinstance(self.machine, SideInputsMachine)
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether what comes goes on at once, and need never be in memory as a whole."""
+        operation = self.root.operation
+        return isinstance(operation, Group) and isinstance(operation.combine_fn, PassingCombineFn)
 
     def setup(self) -> None:
         """Call the setup of the user's code on this worker."""

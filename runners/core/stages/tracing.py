@@ -15,6 +15,7 @@ from dataflow.element_digests import element_digest
 from dataflow.graph import TransformNode
 from dataflow.sink import Sink
 from dataflow.table import TableSpec
+from dataflow.views import ViewPart
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.cells import LateArrival
 from runners.core.ground.element_text import shown
@@ -110,6 +111,10 @@ class Tracing:
 
         for index, (element, window, pane, sign) in enumerate(_elements(bundle)):
             expire(index)
+            if isinstance(element[1], ViewPart):
+                # It is of a pane to come.
+                panes.append(pane)
+                continue
             cause = firings.causes.get(index, _UNKNOWN)
             entry = _about(
                 LineageKind.PANE,

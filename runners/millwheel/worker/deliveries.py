@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import attrs
+
 from runners.core.open_windows.open_windows import Arrival
 from runners.core.partials.partial import Partial
 from runners.core.partials.parts import by_label, parts_of
@@ -11,6 +13,8 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
+from runners.millwheel.worker.sizes import StepSize
+from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.window_steps import WindowSteps
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.partials import decode_partials
@@ -24,6 +28,7 @@ class Deliveries:
         state: of the ranges that the worker owns.
         steps: makes steps of a worker of what the windows do.
         guarantees: those that it has.
+        limits: how much it does in one step.
     """
 
     def __init__(
@@ -32,9 +37,18 @@ class Deliveries:
         state: OwnedState,
         steps: WindowSteps,
         guarantees: Guarantees,
+        limits: StepLimits,
     ) -> None:
         self._stage, self._state, self._steps = stage, state, steps
         self._guarantees = guarantees
+        self._limits = limits
+        #: How many bytes of payloads a step may take in: where what comes is sent on to many, it causes more.
+        self._payloads_size = StepSize(attrs.evolve(limits, first=limits.nbytes))
+
+    @property
+    def bytes_max(self) -> int:
+        """How many bytes of payloads the next step should take in at most."""
+        return self._payloads_size.allowed(self._limits.nbytes)
 
     def take_in(self, deliveries: Sequence[Deliver], now_us: int) -> WorkerStep | None:
         """Process deliveries; returns the step, None if none of them was new.
@@ -56,7 +70,9 @@ class Deliveries:
             for owned, delivery in accepted
             for arrival in self._arrivals(owned, delivery.payload)
         ]
-        return self._steps.take(self._accepted(accepted), arrivals, now_us)
+        step = self._steps.take(self._accepted(accepted), arrivals, now_us)
+        self._payloads_size.caused(sum(len(each.payload) for _, each in accepted), step.nbytes)
+        return step
 
     def _accepted(self, accepted: Sequence[tuple[OwnedRange, Deliver]]) -> WorkerStep:
         """Take deliveries in on their channels; durably, if they are to be deduplicated."""

@@ -78,7 +78,7 @@ class GroupingComputation:
             shows_keys=shows_keys,
         )
         self.window_steps = WindowSteps(stage.name, self.state, router)
-        self.deliveries = Deliveries(self.stage, self.state, self.window_steps, guarantees)
+        self.deliveries = Deliveries(self.stage, self.state, self.window_steps, guarantees, steps)
         self.firing = Firing(stage.name, self.stage, self.state, self.window_steps, steps)
         #: What it does first on the way to another pipeline; None where its cells stay as they are.
         self.retraction: StandingRetraction | None = None

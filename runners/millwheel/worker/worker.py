@@ -356,7 +356,8 @@ class Worker:
 
     def _take_deliveries(self, name: str, computation: GroupingComputation) -> bool:
         steps = self._spec.options.steps
-        deliveries = self._courier.inbox.take(name, steps.deliveries, steps.nbytes)
+        bytes_max = computation.deliveries.bytes_max
+        deliveries = self._courier.inbox.take(name, steps.deliveries, bytes_max)
         if not deliveries:
             return False
         channels = dict.fromkeys(each.channel for each in deliveries)

@@ -25,7 +25,7 @@ _CONTENTS = (
     *("_jobs", "_tables", "_tokens"),
     *("_bundles", "_tokens", "_watermarks_us", "_percentiles_us", "_marks", "_record_ids"),
     *("_delivered", "_sent", "_payloads", "_open", "_kept", "_retired", "_inputs_us", "_torn"),
-    *("_emitted", "_last", "_many", "changes"),
+    *("_emitted", "_last", "_many", "_passed", "changes"),
 )
 #: The number of backups that are kept.
 _KEPT_MAX = 4

@@ -10,7 +10,12 @@ from typing import Any
 
 import attrs
 
-from dataflow.combine_fn import CallableCombineFn, ChangingCombineFn, ListCombineFn
+from dataflow.combine_fn import (
+    CallableCombineFn,
+    ChangingCombineFn,
+    ListCombineFn,
+    PassOnFn,
+)
 from dataflow.graph import MAIN, Group
 from dataflow.io.postgres import WriteToPostgres
 from dataflow.pipeline import PCollection, Pipeline
@@ -22,6 +27,7 @@ from dataflow.transforms.changelog import Change, ToChangelog
 from dataflow.transforms.par_do import FlatMap, Map
 from runners.testing.simulator.errors import InvariantError
 from runners.testing.simulator.parts import replace
+from runners.testing.simulator.passed_values import IncompleteError, Passed, whole_panes
 from triggers.accumulation import AccumulationMode
 from windowing.pane import PaneTiming
 from windowing.timestamps import MAX_TIMESTAMP_US
@@ -39,6 +45,7 @@ class Tap:
         folding: how its panes add up; None where only the user can know.
         is_many: whether a window emits many elements, of which only those that have changed are emitted again; then
             there is a row for each of them.
+        passes_on: whether values go before their panes.
     """
 
     label: str
@@ -48,6 +55,7 @@ class Tap:
     is_retracted: bool
     folding: Folding | None
     is_many: bool = False
+    passes_on: bool = False
 
 
 def tap(pipeline: Pipeline) -> list[Tap]:
@@ -67,7 +75,8 @@ def tap(pipeline: Pipeline) -> list[Tap]:
         folding = Folding.of(pcoll)
         combine_fn, mode = node.operation.combine_fn, folding.mode
         combine: Combine | None = None
-        if type(combine_fn) is ListCombineFn:
+        passes_on = isinstance(combine_fn, PassOnFn)
+        if type(combine_fn) is ListCombineFn or passes_on:
             combine = _concatenated
         elif isinstance(combine_fn, CallableCombineFn):
             combine = combine_fn.function
@@ -82,14 +91,33 @@ def tap(pipeline: Pipeline) -> list[Tap]:
                 graph.pcollections[node.inputs[0]].retracted_by is not None,
                 folding if is_foldable else None,
                 is_many,
+                passes_on,
             )
         )
     return taps
 
 
-def changes_of(rows: Iterable[Sequence[Any]]) -> list[Change[Any]]:
-    """The changes that the rows of a tap's table describe."""
-    return [loads(blob) for (blob,) in rows]
+def changes_of(
+    tapped: Tap, rows: Iterable[Sequence[Any]], passed: Passed | None = None
+) -> list[Change[Any]]:
+    """The changes that the rows of a tap's table describe.
+
+    Args:
+        tapped: the tap.
+        rows: of its table, in the order in which they were committed.
+        passed: the values that have gone before panes until then, which is added to; None: none have.
+
+    Raises:
+        InvariantError: I2, a pane has not the values that it says.
+    """
+    changes = [loads(blob) for (blob,) in rows]
+    if not tapped.passes_on:
+        return changes
+    gone: Passed = {} if passed is None else passed
+    try:
+        return list(whole_panes(tapped.label, tapped.mode, changes, gone))
+    except IncompleteError as error:
+        raise InvariantError(f"I2: {tapped.label!r}: {error}") from None
 
 
 class PaneLog:
@@ -101,6 +129,8 @@ class PaneLog:
         self._last: dict[tuple[str, str, Any], tuple[int, int]] = {}
         #: Of windows that emit many elements: how often each is emitted.
         self._many: Counter[tuple[str, str, Any]] = Counter()
+        #: Of windows whose values go before their panes: those that have gone.
+        self._passed: Passed = {}
         self.changes: dict[str, list[Change[Any]]] = {each.label: [] for each in taps}
 
     def updated(self, taps: Iterable[Tap], kept: Collection[str]) -> None:
@@ -112,7 +142,7 @@ class PaneLog:
         """
         found = {each.table: each for each in taps}
         self._taps = found
-        for emitted in (self._emitted, self._last, self._many):
+        for emitted in (self._emitted, self._last, self._many, self._passed):
             for place in [each for each in emitted if each[0] not in kept]:
                 del emitted[place]
         self.changes = {
@@ -127,7 +157,7 @@ class PaneLog:
             name: of the grouping.
             then: the attributes of the log at that moment, by name; not shared.
         """
-        for book in ("_emitted", "_last", "_many"):
+        for book in ("_emitted", "_last", "_many", "_passed"):
             replace(vars(self)[book], then[book], lambda place: bool(place[0] == name))
         replace(self.changes, then["changes"], name.__eq__)
 
@@ -144,7 +174,7 @@ class PaneLog:
         tapped = self._taps.get(table.name)
         if tapped is None:
             return
-        for change in changes_of(rows):
+        for change in changes_of(tapped, rows, self._passed):
             self._check(tapped, change)
             self.changes[tapped.label].append(change)
 
@@ -160,7 +190,8 @@ class PaneLog:
         tapped = self._taps.get(table.name)
         if tapped is None:
             return
-        for each in changes_of(rows):
+        for (blob,) in rows:
+            each = loads(blob)
             line = f"  {tapped.label} emits {each.sign:+d} {each.value!r} window {each.window}"
             yield line, frozenset([repr(each.value[0])])
 

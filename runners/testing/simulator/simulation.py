@@ -387,7 +387,7 @@ def _is_near_a_source(execution: ExecutionPlan, name: str) -> bool:
 
 
 def _recorded(direct: DirectResult, tapped: Tap) -> list[Change[Any]]:
-    return changes_of(tuple(each.values()) for each in direct.read_table(tapped.table))
+    return changes_of(tapped, [tuple(each.values()) for each in direct.read_table(tapped.table)])
 
 
 def _row_text(row: Mapping[str, Any]) -> tuple[str, str]:

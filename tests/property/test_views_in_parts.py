@@ -1,0 +1,274 @@
+"""A view whose elements go before its end is seen when all of them are there, as a whole, and once; in any order.
+
+Panes come to a shard as parts of a few elements and as ends, in an order that no channel would have, through restarts;
+an element that comes in between sees the newest pane that was complete by then.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow as df
+from dataflow.views import ViewEnd, ViewPart
+from runners.core.side_inputs import arriving_views, side_inputs_machine
+from runners.core.side_inputs.arriving_views import ArrivingView
+from tests.effort import costly
+from tests.property.test_large_views import SIZE_US, VIEWS, WINDOWS, Engine
+from windowing.pane import NO_FIRING, PaneInfo
+from windowing.window import Window
+
+Patch = pytest.MonkeyPatch
+MODE = df.AccumulationMode
+#: What can happen to a window: it fires once, or several times in some mode.
+FIRINGS: dict[str, Any] = {
+    "once": {"fires_once": True},
+    "discarding": {"mode": MODE.DISCARDING},
+    "accumulating": {"mode": MODE.ACCUMULATING},
+    "retracting": {"mode": MODE.ACCUMULATING_AND_RETRACTING},
+}
+#: What an element asks for is a number that no other has.
+ASKED = itertools.count()
+
+
+def pane_of(index: int) -> PaneInfo:
+    return attrs.evolve(NO_FIRING, index=index)
+
+
+def asked(_: Any, view: Any) -> str:
+    """All that a view has, however it is seen."""
+    if not hasattr(view, "keys"):
+        return repr(sorted(view))
+    found = view.items()
+    return repr(sorted((key, each) for key, values in found for each in _several(values)))
+
+
+def _several(values: Any) -> Sequence[Any]:
+    return values if isinstance(values, list) else [values]
+
+
+@attrs.frozen
+class Firing:
+    """One of a window: a part, or the end of a pane, which retracts the pane before it if panes do.
+
+    Attributes:
+        pane: its number.
+        elements: of the part, or those that come with the end.
+        gone: how many have gone before the end; None: it is a part.
+    """
+
+    pane: int
+    elements: tuple[Any, ...]
+    gone: int | None = None
+
+
+@attrs.frozen
+class Panes:
+    """The panes of a window, each with what is new in it, in parts.
+
+    Attributes:
+        news: by pane, the sizes of parts.
+        rests: by pane, how many elements come with its end.
+        order: in which all that becomes of them comes, as random numbers.
+    """
+
+    news: tuple[tuple[int, ...], ...]
+    rests: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def firings(self, firing: str) -> list[Firing]:
+        numbers = itertools.count()
+
+        def elements(size: int) -> tuple[Any, ...]:
+            return tuple((each, each % 7) for each in itertools.islice(numbers, size))
+
+        found, gone, rest = list[Firing](), 0, tuple[Any, ...]()
+        for pane, (sizes, at_the_end) in enumerate(
+            zip(self.news, itertools.cycle(self.rests), strict=False)
+        ):
+            parts = [elements(size) for size in sizes]
+            if firing in ADDING:
+                # What came with an end has not gone.
+                parts = [rest, *parts] if rest else parts
+            else:
+                gone = 0
+            gone += sum(map(len, parts))
+            rest = elements(at_the_end)
+            found += [Firing(pane, part) for part in parts]
+            found.append(Firing(pane, rest, gone))
+        placed = sorted(zip(itertools.cycle(self.order), found, strict=False), key=_first)
+        return [firing for _, firing in placed]
+
+
+ADDING = ("accumulating", "retracting")
+
+
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+@attrs.define
+class Model:
+    """What is seen, worked out from what has come."""
+
+    firing: str
+    parts: defaultdict[int, list[Any]] = attrs.field(factory=lambda: defaultdict(list))
+    ends: dict[int, Firing] = attrs.field(factory=dict)
+    newest: int = -1
+    seen: str | None = None
+
+    def gone(self, pane: int) -> list[Any]:
+        first = 0 if self.firing in ADDING else pane
+        return [each for number in range(first, pane + 1) for each in self.parts[number]]
+
+    def take(self, firing: Firing) -> None:
+        if firing.gone is None:
+            self.parts[firing.pane] += firing.elements
+        elif firing.gone:
+            self.ends[firing.pane] = firing
+        elif firing.elements or self.firing != "discarding":
+            self.seen = repr(sorted(firing.elements))
+        else:
+            # No news, but a view where there was none.
+            self.seen = self.seen or "[]"
+        for pane, end in sorted(self.ends.items()):
+            gone = self.gone(pane)
+            if pane <= self.newest or len(gone) < (end.gone or 0):
+                continue
+            self.newest, self.seen = pane, repr(sorted([*gone, *end.elements]))
+
+
+def come(engine: Engine, model: Model, window: Window, firing: Firing) -> None:
+    model.take(firing)
+    if firing.gone is None:
+        part = ViewPart([*firing.elements])
+        assert [] == engine.add(window, (0, part), pane=pane_of(firing.pane))
+        return
+    # Where none has gone before, a pane is what it is where elements stay together.
+    rest: Any = [*firing.elements]
+    ends = [((0, ViewEnd(firing.gone, rest) if firing.gone else rest), pane_of(firing.pane), +1)]
+    if model.firing == "retracting" and firing.pane:
+        ends.insert(0, ((0, ViewEnd(0)), pane_of(firing.pane - 1), -1))
+    assert [] == engine.add_all(window, ends)
+
+
+def check(form: str, firing: str, panes: Panes, restarts: Sequence[bool]) -> None:
+    """An element after each part and end sees the newest view, or waits for the first."""
+    window, again = WINDOWS[0], itertools.cycle(restarts)
+    engine = Engine.of(form, 30, asked, bytes_max=0, **FIRINGS[firing])
+    model, seen = Model(firing), set[str]()
+    for each in panes.firings(firing):
+        come(engine, model, window, each)
+        if next(again):
+            engine.compact()
+        if next(again):
+            engine.restart()
+        assert [] == engine.add(window, (None, f"x{next(ASKED)}"))
+        if model.seen is None:
+            assert engine.found == [], "seen before it was complete"
+            continue
+        seen.add(model.seen)
+        assert engine.found[-1:] == [model.seen], "another view than the newest"
+        # What was said with a former view is retracted with that.
+        may_be_seen = seen if firing == "retracting" else {model.seen}
+        assert set(engine.found) <= may_be_seen, "a view that there never was"
+        engine.found.clear()
+    engine.advance(10 * SIZE_US)
+    assert engine.pages() == set(), "pages are left"
+    assert len(engine.cells) == 0
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(side_inputs_machine, "FEW", 1)
+    monkeypatch.setattr(arriving_views, "FEW", 1)
+    monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    monkeypatch.setattr(arriving_views, "MADE_PAGES", 1)
+    monkeypatch.setattr(arriving_views, "BUCKET_PAGES", 1)
+
+
+SIZES = st.lists(st.integers(1, 3), max_size=4).map(tuple)
+ORDER = st.lists(st.integers(0, 9), min_size=1, max_size=9).map(tuple)
+RESTS = st.lists(st.integers(0, 2), min_size=1, max_size=3).map(tuple)
+MANY = st.builds(Panes, st.lists(SIZES, min_size=1, max_size=4).map(tuple), RESTS, ORDER)
+ONE = st.builds(Panes, st.tuples(SIZES.filter(bool)), RESTS, ORDER)
+RESTARTS = st.lists(st.booleans(), min_size=1, max_size=5)
+
+
+@costly(cells=len(VIEWS) * len(FIRINGS))
+@given(many=MANY, one=ONE, restarts=RESTARTS)
+@pytest.mark.parametrize("form", VIEWS)
+@pytest.mark.parametrize("firing", FIRINGS)
+def test_a_view_is_seen_when_all_of_it_is_there(
+    firing: str, form: str, many: Panes, one: Panes, restarts: list[bool]
+) -> None:
+    check(form, firing, one if firing == "once" else many, restarts)
+
+
+SCENES = [
+    Panes(((2, 3, 3, 3, 3, 3), (), (1, 1), (3,)), (1, 0), order)
+    for order in [(0,), (3, 1, 4, 1, 5, 9, 2, 6), (9, 8, 7, 6, 5, 4, 3, 2, 1)]
+]
+
+
+def check_scenes() -> None:
+    for scene, firing, form in itertools.product(SCENES, FIRINGS, ("dict", "sequence")):
+        panes = attrs.evolve(scene, news=scene.news[:1]) if firing == "once" else scene
+        check(form, firing, panes, [True, False, True])
+
+
+def visible_before_complete(patch: Patch) -> None:
+    """A pane is seen when its end has come."""
+    end = ArrivingView.end
+
+    def early(view: ArrivingView, of_pane: ViewEnd, **how: Any) -> None:
+        end(view, of_pane, **how)
+        view.expected = 0
+
+    patch.setattr(ArrivingView, "end", early)
+
+
+def applied_twice(patch: Patch) -> None:
+    """A part that is taken in is taken in once more."""
+    add = ArrivingView.add
+
+    def twice(view: ArrivingView, part: ViewPart) -> None:
+        add(view, part)
+        add(view, part)
+
+    patch.setattr(ArrivingView, "add", twice)
+
+
+def cleaned_too_early(patch: Patch) -> None:
+    """Parts of former panes are forgotten when one of them is the view."""
+    patch.setattr(side_inputs_machine._Step, "_keeps_parts", lambda *_: False)
+
+
+def half_made(patch: Patch) -> None:
+    """A map is the view when some pages are made."""
+    make = ArrivingView._make_some
+
+    def broken(view: ArrivingView, made: Any, *args: Any) -> Any:
+        found = make(view, made, *args)
+        return made if found is None else found
+
+    patch.setattr(ArrivingView, "_make_some", broken)
+
+
+MUTATIONS = [visible_before_complete, applied_twice, cleaned_too_early, half_made]
+
+
+def test_the_scenes_of_the_breakages_are_right() -> None:
+    check_scenes()
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_what_is_broken_is_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutation(monkeypatch)
+    with pytest.raises((AssertionError, KeyError, df.DataflowError)):
+        check_scenes()
