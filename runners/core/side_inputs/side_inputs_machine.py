@@ -376,8 +376,6 @@ class _Step:
                 )
                 continue
             place = number, window
-            if self._machine.is_traced:
-                self._note_origin(cell_id, place, contents, pane if sign > 0 else None)
             if sign < 0:
                 self._retracted[cell_id, place] = pane.index
                 self._look_at(cell_id, place)
@@ -385,6 +383,7 @@ class _Step:
             if not isinstance(contents, ViewPart) or contents.count is not None:
                 # Until the new pane is there the former one is seen, also if that is retracted.
                 self._retracted.pop((cell_id, place), None)
+                self._note_origin(cell_id, place, contents, pane)
             if isinstance(contents, ViewEnd):
                 keeps_parts = self._keeps_parts(place)
                 self._arriving(cell_id, (*place, pane.index)).end(contents, keeps_parts=keeps_parts)
@@ -397,15 +396,30 @@ class _Step:
             else:
                 self._replace(cell_id, place, None)
 
-    def _note_origin(
-        self, cell_id: CellId, place: _Place, contents: Any, pane: PaneInfo | None
-    ) -> None:
-        """Keep which pane a view is; None: it was retracted.  A pane without contents may be no news."""
+    def _note_origin(self, cell_id: CellId, place: _Place, contents: Any, pane: PaneInfo) -> None:
+        """Keep which pane a view is, or will be when all is there.  A pane without contents may be no news."""
+        if not self._machine.is_traced:
+            return
         origins = self._part(cell_id, ORIGINS)
-        if pane is None:
-            origins.pop(place, None)
+        if isinstance(contents, ViewEnd | ViewPart):
+            origins[*place, pane.index] = pane
         elif contents or self._machine.sides[place[0]].is_cumulative or place not in origins:
             origins[place] = pane
+
+    def _take_origin(self, cell_id: CellId, place: _Place, index: int | None) -> None:
+        """Have the origin of the pane that is the view from now on; None: there is none, as it was retracted."""
+        if not self._machine.is_traced:
+            return
+        origins = self._part(cell_id, ORIGINS)
+        if index is None:
+            origins.pop(place, None)
+            return
+        if (*place, index) in origins:
+            origins[place] = origins.pop((*place, index))
+        for former in [
+            each for each in origins if each[:2] == place and each[2:] < (index,) and each[2:]
+        ]:
+            del origins[former]
 
     def _traced(self, cell_id: CellId, window: Window, pane: PaneInfo, sign: int) -> PaneInfo:
         """The pane of an element that is emitted, with where it and its views come from.
@@ -482,11 +496,13 @@ class _Step:
                     return
                 del arriving[*place, index], panes[index]
             self._replace(cell_id, place, view, version)
+            self._take_origin(cell_id, place, index)
             if has_end:
                 self._part(cell_id, NEWEST)[place] = newest = index
         elif newest <= gone >= 0:
             # A pane that is retracted and not replaced leaves nothing.
             self._replace(cell_id, place, View([]))
+            self._take_origin(cell_id, place, None)
         self._forget_former(arriving, place, panes, max(newest, gone), keeps_parts=keeps)
         if _complete(panes, max(newest, gone), keeps_parts=keeps) is not None:
             # It came while pages of another one were made.
@@ -1085,7 +1101,7 @@ class _Step:
             self._drop_view(cell_id, place, version, views.pop(place))
             _unmeasured(cell, place)
         for place in [each for each in values.get(ORIGINS, ()) if each not in views]:
-            if machine.expiry_us(*place) <= now_us:
+            if is_expired(place[:2]):
                 del self._part(cell_id, ORIGINS)[place]
         arriving = values.get(ARRIVING, {})
         for pane in [each for each in arriving if is_expired(each[:2])]:
