@@ -21,6 +21,7 @@ from dataflow.serialization import dumps, loads
 from dataflow.testing import TestStream
 from dataflow.testing.model_sink import ModelSink
 from runners.core.ground.lineage import Lineage, SplitOrigin, TracedPane
+from runners.core.panes import group_also_by_window
 from runners.core.tables.row_keys import asked_keys, key_of_texts
 from runners.direct import DirectRunner
 from runners.observability.lineage.explained_rows import (
@@ -396,9 +397,13 @@ def test_what_is_kept_and_emitted_later_is_explained() -> None:
     )
 
 
+@pytest.mark.parametrize("passed", [group_also_by_window.PASSED_VALUES, 1])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_lineage_through_state_is_exactly_once_over_faults(seed: int) -> None:
-    """In a stream, whoever was killed."""
+def test_lineage_through_state_is_exactly_once_over_faults(
+    seed: int, passed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a stream, whoever was killed, also where the elements of a view go before its pane."""
+    monkeypatch.setattr(group_also_by_window, "PASSED_VALUES", passed)
     simulation = Simulation(build_kept, seed, faults=FAULTS, lineage=Lineage.RECORDS)
     simulation.run()
     check_kept(partial(explain_row, finder(simulation.cluster.store, JOB)))
