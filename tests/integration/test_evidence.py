@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 import dataflow as df
+from runners.millwheel.master.master import Master
 from runners.millwheel.model.events import EventKind, JobEvent
 from runners.millwheel.store.port import Store
 from runners.observability.evidence.snapshot import (
@@ -25,6 +26,7 @@ from runners.observability.evidence.snapshot import (
     RangeState,
     WorkerEvidence,
 )
+from runners.observability.why.explanation import CauseKind
 from runners.process_name import process_name
 from runners.registry import open_store
 from runners.streaming.job_thread import StreamingJob
@@ -156,6 +158,9 @@ def test_a_worker_that_is_stuck_is_named_with_its_transform(
         return now_us - reported_us > SILENT_US and now_us - last_seen_us < SILENT_US
 
     worker = worker_that(store, lambda each, now_us: each.doing and is_silent(each, now_us))
+    found = result.why()
+    assert found.cause is CauseKind.WORKER_BUSY, found
+    assert "has been in the code of 'strike'" in found.sentence
     gate.touch()
     doing = worker.doing
     assert doing is not None
@@ -190,6 +195,28 @@ def endless(p: df.Pipeline) -> None:
         | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
         | "write" >> df.WriteToPostgres("totals", columns=COLUMNS)
     )
+
+
+def test_a_driver_whose_rounds_are_long_is_named(
+    started: Callable[..., StreamingJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers have work all the time, and what they report waits for it."""
+    act = Master._act
+
+    def act_slowly(master: Master) -> None:
+        time.sleep(3)
+        act(master)
+
+    monkeypatch.setattr(Master, "_act", act_slowly)
+    result = started(endless)
+    answers: list[Any] = []
+
+    def is_named() -> bool:
+        answers.append(result.why())
+        return bool(answers[-1].cause is CauseKind.DRIVER_BUSY)
+
+    until(is_named, lambda: str(answers[-1]))
+    assert "seconds for a round, in which it takes the reports of" in answers[-1].sentence
 
 
 def test_what_a_running_job_knows_is_true(
