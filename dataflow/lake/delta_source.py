@@ -18,6 +18,7 @@ from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_table import DeltaPlace
+from dataflow.lake.not_opened import TableNotOpenedError
 from dataflow.lake.reading import SIGN, LakeSource, LakeTable, check_event_time
 from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
@@ -39,14 +40,14 @@ class DeltaTableReader(LakeTable):
         place: of the table.
 
     Raises:
-        InputError: it is not there, or is not reached.
+        TableNotOpenedError: it is not there, or is not reached.
     """
 
     def __init__(self, place: DeltaPlace) -> None:
         self._place, self.title = place, place.uri
         found = place.checked("ReadFromDelta")
         if found is None:
-            raise InputError(
+            raise TableNotOpenedError(
                 f"there is no Delta table at {place.uri!r}",
                 hint="check the address; a table is a folder with a folder _delta_log in it",
             )

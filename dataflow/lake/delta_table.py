@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import InputError
 from dataflow.io.storage import gcs_service_key
+from dataflow.lake.not_opened import TableNotOpenedError
 
 
 @attrs.frozen(kw_only=True)
@@ -106,12 +106,12 @@ class DeltaPlace:
             name: of the transform, for messages.
 
         Raises:
-            InputError: nobody can say.
+            TableNotOpenedError: nobody can say.
         """
         try:
             return self.found()
         except Exception as error:
-            raise InputError(
+            raise TableNotOpenedError(
                 f"{name} does not reach the table {self.uri!r}",
                 detail=str(error),
                 hint="check the address, and the credentials, where the pipeline runs",

@@ -16,6 +16,7 @@ from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_source import POLL
 from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
+from dataflow.lake.not_opened import TableNotOpenedError
 from dataflow.lake.reading import LakeSource, LakeTable, check_event_time
 from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
@@ -31,14 +32,14 @@ class IcebergTableReader(LakeTable):
         place: of the table.
 
     Raises:
-        InputError: it is not there, or is not reached.
+        TableNotOpenedError: it is not there, or is not reached.
     """
 
     def __init__(self, place: IcebergPlace) -> None:
         self._place, self.title = place, place.table
         self._table = place.checked("ReadFromIceberg")
         if self._table is None:
-            raise InputError(
+            raise TableNotOpenedError(
                 f"there is no Iceberg table {place.table!r} in this catalogue",
                 hint="check the name, with that of its namespace, and the properties of the catalogue, name among them",
             )

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import InputError, PipelineError
+from dataflow.errors import PipelineError
+from dataflow.lake.not_opened import TableNotOpenedError
 
 #: The property of a table that says how often a commit is made again on top of what others have committed.
 _RETRIES = "commit.retry.num-retries"
@@ -75,7 +76,7 @@ class IcebergPlace:
             name: of the transform, for messages.
 
         Raises:
-            InputError: nobody can say.
+            TableNotOpenedError: nobody can say.
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
 
@@ -84,7 +85,7 @@ class IcebergPlace:
         except NoSuchTableError:
             return None
         except Exception as error:
-            raise InputError(
+            raise TableNotOpenedError(
                 f"{name} does not reach the table {self.table!r}",
                 detail=f"{type(error).__name__}: {error}",
                 hint="check the properties of the catalogue, and the credentials, where the pipeline runs",

@@ -7,6 +7,7 @@ of a file, and a row in it.  Of changes the two versions are the same where none
 from __future__ import annotations
 
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
 from dataflow.io.parquet_files import ArrowReader, ParquetSource
+from dataflow.lake.not_opened import TableNotOpenedError
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.errors import error_text
 
@@ -26,6 +28,14 @@ SIGN = "dataflow_sign"
 Position = tuple[bool, int, int, int, int]
 #: A version, every which of its files from which on, and when the input was divided.
 Split = tuple[int, int, int, int | None]
+#: How often opening has to be refused in a row for that to be believed: a store that is just coming back says such
+#: things, too.
+_REFUSALS_MAX = 3
+#: What clients of object stores and catalogues say where a server has answered; all of it comes as the same exceptions.
+_REFUSED = re.compile(
+    r"40[134] (Unauthorized|Forbidden|Not Found)|ACCESS_DENIED|NO_SUCH_BUCKET|UnauthorizedError|ForbiddenError"
+    r"|HTTP status 40[134]"
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -118,7 +128,7 @@ class LakeSource(ParquetSource):
         """The table.
 
         Raises:
-            InputError: it is not there, or cannot be reached.
+            TableNotOpenedError: it is not there, or cannot be reached; the first has no cause.
         """
 
     @property
@@ -164,8 +174,10 @@ class LakeReader(ArrowReader):
         version, parts, part, began_us = split
         super().__init__(source, began_us)
         self._lake, self._every = source, slice(part, None, parts)
-        self._table = source.opened()
-        self._names = source.names(self._table.title, self._table.schema)
+        self._title = source.input_name
+        self._version = version
+        self._opened_table: LakeTable | None = None
+        self._names: Sequence[str] = ()
         is_change, done, current, file, row = position or (False, version, version, 0, 0)
         self._is_change, self._done, self._current = is_change, done, current
         self._file, self._row = file, row
@@ -174,16 +186,32 @@ class LakeReader(ArrowReader):
         self._rows: pa.RecordBatch | None = None
         self._looked_us: int | None = None
         self._has_ended = False
-        self._failures = 0
+        self._failures = self._refusals = 0
+        # One that is followed is opened by the first read, which may be tried again.
+        if not source.follows:
+            self._open_table()
+
+    @property
+    def _table(self) -> LakeTable:
+        assert self._opened_table is not None
+        return self._opened_table
+
+    def _open_table(self) -> None:
+        """Open the table, where it is not open; nothing is changed by an error."""
+        if self._opened_table is not None:
+            return
+        table = self._lake.opened()
+        names = self._lake.names(table.title, table.schema)
+        paths = self._paths if self._is_change else table.files(self._version)[self._every]
+        self._opened_table, self._names, self._paths = table, names, paths
         if not self._is_change:
-            self._paths = self._table.files(version)[self._every]
             self._end_files()
 
     @property
     def path(self) -> str:
         """The table, and the file in it."""
         is_there = self._file < len(self._paths)
-        return f"{self._table.title}, {self._paths[self._file]}" if is_there else self._table.title
+        return f"{self._title}, {self._paths[self._file]}" if is_there else f"{self._title}"
 
     @property
     def names(self) -> Sequence[str]:
@@ -219,16 +247,27 @@ class LakeReader(ArrowReader):
         if self._failures and not self._is_to_look():
             return None
         try:
+            self._open_table()
             taken = self._taken(max_records)
-        except InputError:
-            raise
         except Exception as error:
-            if not self._lake.follows:
+            if not self._may_pass(error):
                 raise
             self._away(error)
             return None
-        self._failures = 0
+        self._failures = self._refusals = 0
         return taken
+
+    def _may_pass(self, error: Exception) -> bool:
+        """Whether another try may help: the place does not answer, or has not said often enough that it refuses."""
+        if not self._lake.follows:
+            return False
+        if not isinstance(error, InputError):
+            return True
+        if not isinstance(error, TableNotOpenedError):
+            return False
+        is_refused = error.__cause__ is None or _REFUSED.search(f"{error.detail}") is not None
+        self._refusals = self._refusals + 1 if is_refused else 0
+        return self._refusals < _REFUSALS_MAX
 
     def _away(self, error: Exception) -> None:
         """Look again when it is time for that; what was begun of a file is begun anew behind the last row."""
@@ -238,7 +277,7 @@ class LakeReader(ArrowReader):
         if self._failures & (self._failures - 1) == 0:
             _LOG.warning(
                 "%s could not be looked at, %s times by now: %s; it is tried again, and nothing is lost",
-                self._table.title,
+                self._title,
                 self._failures,
                 " ".join(error_text(error).split()),
             )

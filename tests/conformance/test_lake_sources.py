@@ -15,7 +15,9 @@ from pyiceberg.catalog import load_catalog
 
 import dataflow as df
 from dataflow.lake.delta_source import DeltaSource, DeltaTableReader
+from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.iceberg_source import NOTHING, IcebergSource
+from dataflow.lake.iceberg_table import IcebergPlace
 from dataflow.lake.reading import LakeReader, Position, Split
 from dataflow.source import Source, SourceReader
 from dataflow.testing import assert_that, equal_to
@@ -283,6 +285,31 @@ class TestDeltaFeedThatIsAway(TestDeltaFeed):
             monkeypatch.setattr(DeltaTableReader, name, failing(getattr(DeltaTableReader, name)))
 
 
+class _AwayWhenOpened:
+    """Two openings find nobody, and the third one somebody; a third quiet read would be the end to the contract."""
+
+    @pytest.fixture(autouse=True)
+    def _away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        open_table, openings = LakeReader._open_table, itertools.count()
+
+        def failing(reader: LakeReader) -> None:
+            is_away = reader._opened_table is None and next(openings) % 3 != 2
+            with pytest.MonkeyPatch.context() as patched:
+                for place in (DeltaPlace, IcebergPlace) if is_away else ():
+                    patched.setattr(place, "opened", _refuse_to_connect)
+                open_table(reader)
+
+        monkeypatch.setattr(LakeReader, "_open_table", failing)
+
+
+def _refuse_to_connect(*_: Any, **__: Any) -> None:
+    raise OSError("connection refused")
+
+
+class TestDeltaFeedThatIsOpenedWhileItIsAway(_AwayWhenOpened, TestDeltaFeed):
+    """Each reader that goes on finds nobody at first."""
+
+
 class IcebergContract(LakeContract):
     """A table that has been written to several times."""
 
@@ -337,6 +364,29 @@ class TestIcebergAppends(IcebergContract):
             "shop.sales", catalog=self.catalog, rows=Sale, changes=True, poll=0
         ).source
         return _IcebergFromTheStart(**attrs.asdict(source, recurse=False))
+
+
+class TestIcebergAppendsThatAreOpenedWhileAway(_AwayWhenOpened, TestIcebergAppends):
+    """Each reader that goes on finds nobody at first."""
+
+
+@pytest.mark.parametrize("detail", ["403 Forbidden", "404 Not Found"])
+def test_what_refuses_to_be_opened_is_an_error_when_it_has_said_so_three_times(
+    detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contract = TestDeltaAppends()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    reader = contract.make_source().open((0, 1, 0, None), None, fence=0)
+    answers = iter(["connection refused", detail, detail, "connection refused", *[detail] * 3])
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(next(answers))
+
+    monkeypatch.setattr(DeltaPlace, "opened", refuse)
+    assert [len(reader.read(1).values) for _ in range(6)] == [0] * 6
+    with pytest.raises(df.InputError, match="does not reach"):
+        reader.read(1)
 
 
 def test_a_snapshot_that_takes_rows_away_is_an_error(tmp_path: Path) -> None:

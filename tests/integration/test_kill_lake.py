@@ -128,6 +128,7 @@ def test_a_table_that_changes_is_followed_over_kills(
             crash()
             kill(workers_of(family)[:1])
             table_of(source).update({"amount": "amount * 2"}, predicate=f"amount > {60 + run}")
+            crash()
             table_of(source).delete(f"shop = 'shop {run}'")
             until(is_followed, log.read_text)
             append(20 + run)
