@@ -1,4 +1,4 @@
-"""TableNotOpenedError: what readers and writers of lakes are told where a table cannot be opened."""
+"""TableNotOpenedError: a table of a lake that is not there, or is not reached."""
 
 from dataflow.errors import InputError
 

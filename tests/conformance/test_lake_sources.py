@@ -371,7 +371,7 @@ class TestIcebergAppendsThatAreOpenedWhileAway(_AwayWhenOpened, TestIcebergAppen
 
 
 @pytest.mark.parametrize("detail", ["403 Forbidden", "404 Not Found"])
-def test_what_refuses_to_be_opened_is_an_error_when_it_has_said_so_three_times(
+def test_what_is_refused_three_times_in_a_row_is_an_error(
     detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contract = TestDeltaAppends()
