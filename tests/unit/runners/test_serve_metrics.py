@@ -52,7 +52,7 @@ def asked(address: str, **headers: str) -> tuple[int, str]:
 
 
 def test_it_answers_whoever_has_the_token_also_without_a_store(tmp_path: Path) -> None:
-    """As a program of its own; the token of a file is not printed."""
+    """It is a program of its own; the token of a file is not printed."""
     token = tmp_path / "token"
     token.write_text("a-token-of-24-characters\n")
     words = [sys.executable, "-c", "import sys; from runners.cli import main; sys.exit(main())"]
