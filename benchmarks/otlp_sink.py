@@ -1,9 +1,4 @@
-"""A collector of OpenTelemetry that takes everything and keeps nothing, in a process of its own.
-
-    python -m benchmarks.otlp_sink
-
-Prints the number of its port on loopback, and serves until it is ended.
-"""
+"""A collector of OpenTelemetry that takes everything and keeps nothing, in a process of its own."""
 
 import subprocess
 import sys
@@ -29,7 +24,7 @@ class _Taking(BaseHTTPRequestHandler):
 @contextmanager
 def collector() -> Iterator[str]:
     """The address of a collector, which is ended with the block."""
-    words = [sys.executable, "-m", "benchmarks.otlp_sink"]
+    words = [sys.executable, "-c", "from benchmarks import otlp_sink; otlp_sink.serve()"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -38,12 +33,8 @@ def collector() -> Iterator[str]:
             process.terminate()
 
 
-def main() -> None:
-    """Serve."""
+def serve() -> None:
+    """Print the number of a port on loopback, and serve there until the process is ended."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Taking) as server:
         print(server.server_address[1], flush=True)
         server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

@@ -185,7 +185,7 @@ class PassingCombineFn(CombineFn[InT_contra, AccumulatorT, OutT_co]):
         """
 
 
-class PassOnFn(PassingCombineFn[Any, tuple[int, list[Any]], tuple[int, list[Any]]]):
+class PassOnFn(PassingCombineFn[Any, tuple[int, list[Any]], Any]):
     """All values, which need not stay together.
 
     An accumulator is how many have gone on, and those that have not; so is the result.

@@ -82,7 +82,11 @@ def leaves(fields: Any) -> list[tuple[Any, int]]:
     ]
 
 
-@given(st.sampled_from(sorted({*MESSAGES} - {"deliver", "acknowledge"})), FIELDS, st.data())
+@given(
+    st.sampled_from(sorted({*MESSAGES} - {"deliver", "deliver traced", "acknowledge"})),
+    FIELDS,
+    st.data(),
+)
 def test_other_fields_are_another_message_or_refused(
     name: str, other: Any, data: st.DataObject
 ) -> None:

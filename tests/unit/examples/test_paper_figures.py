@@ -254,14 +254,10 @@ def test_page_shows_the_figure_and_its_pipeline(figure: Figure) -> None:
         assert written_on_the_page(figure) == written_in(figure.build)
 
 
-def test_readme_shows_the_pipeline_of_figure_14() -> None:
+def test_readme_shows_figure_14() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
-    figure = BY_NUMBER[14]
 
-    assert figure.build is not None
-    assert f"](docs/figures/{figure.file_name})" in readme
-    programs = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    assert written_in(figure.build) in [transforms(program)[2:-2] for program in programs]
+    assert f"](docs/figures/{BY_NUMBER[14].file_name})" in readme
 
 
 def section_of(figure: Figure) -> str:
