@@ -1,5 +1,6 @@
 """An environment in which the SDK is installed as users have it: from a wheel."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -20,10 +21,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = folder / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     python = environment / "bin" / "python"
-    subprocess.run(
-        [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)],
-        check=True,
-    )
+    # A checkout on the path would be taken for the package that is installed already.
+    elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    install = ["install", "--no-deps", "--no-index", "--ignore-installed", str(wheel)]
+    subprocess.run([*pip, "--python", str(python), *install], check=True, cwd=folder, env=elsewhere)
     (packages,) = environment.glob("lib/*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     return python.parent
