@@ -205,7 +205,7 @@ def shares(dsn: str, pipeline: df.Pipeline) -> tuple[Mapping[str, float], float,
 
 
 def created_at_ns(dsn: str) -> float:
-    """What a column that says when it was written adds to the insert of a row, in nanoseconds of Postgres."""
+    """The cost of the column `created_at` in the insert of a row, in nanoseconds of Postgres."""
     with stores.database(dsn) as fresh, closing(PostgresStore(fresh)) as store:
         connection = store.connect()
         session = connection.info.backend_pid

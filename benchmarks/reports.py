@@ -19,7 +19,7 @@ SOAK_PART, TIMES_PART = "Soak", "Check times"
 
 
 def marks(title: str) -> re.Pattern[str]:
-    """What matches a part of a page: the mark before it, the part, and the mark behind it.
+    """A pattern of a part of a page: the mark before it, the part, and the mark behind it.
 
     Args:
         title: of the part.

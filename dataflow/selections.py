@@ -5,6 +5,7 @@ What is chosen is the same in whatever order the values come, also among equals:
 retracted all of them are kept, and must be hashable.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
@@ -95,11 +96,11 @@ class _SomeCombineFn(CombineFn):
     def _cut(self, placed: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         return placed if len(placed) <= self.size else self._ordered(placed)[: self.size]
 
-    def _place(self, value: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _place(self, value: Any) -> Any: ...
 
-    def _ordered(self, placed: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _ordered(self, placed: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]: ...
 
 
 class TopCombineFn(_SomeCombineFn):

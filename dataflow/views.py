@@ -278,7 +278,7 @@ class ViewPart:
 
 @attrs.frozen
 class ViewEnd:
-    """What a pane of a side input says when elements of it have gone before it.
+    """The end of a pane of a side input whose first elements have gone before it.
 
     Attributes:
         count: how many have gone before it.

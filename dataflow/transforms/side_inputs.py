@@ -345,7 +345,7 @@ class _Panes(PTransform[PCollection[Any], PCollection[Any]]):
 
 
 def _panes_of(keyed: PCollection[Any], *, has_latest: bool) -> PTransform[Any, Any]:
-    """What makes panes of elements, none of which has to fit into memory if it can be helped."""
+    """A transform from elements to the panes of a view, which go in parts where they may be large."""
     if has_latest:
         return "latest" >> CombinePerKey(_LatestFn())
     # What may be retracted has to be found again among the elements of its window.

@@ -27,11 +27,10 @@ from dataflow.io.postgres_reads.connection import (
 from dataflow.io.postgres_reads.connection_retries import ConnectionRetries
 from dataflow.io.postgres_reads.keys import KeyOrder, literals
 from dataflow.io.postgres_reads.row_form import Columns
-from dataflow.io.postgres_reads.rows import RowShape
+from dataflow.io.postgres_reads.rows import RowShape, batch_of_rows
 from dataflow.io.postgres_reads.table import TableShape
 from dataflow.io.postgres_reads.table_rows import RowsSource
-from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
-from windowing.timestamps import MIN_TIMESTAMP_US
+from dataflow.source import Source, SourceBatch, SourceReader
 
 #: Of which parts of about equal size are found: keys of so many rows, about.
 SAMPLE_ROWS = 10_000
@@ -64,7 +63,7 @@ FROM pg_class WHERE relkind <> 'p' AND (oid = %s OR oid IN (SELECT relid FROM pg
 
 @attrs.frozen(kw_only=True)
 class KeyedRows:
-    """What is read, as the server describes it.
+    """A query with its columns and its key, as the server describes them.
 
     Attributes:
         query: the rows, without an order.
@@ -152,7 +151,7 @@ class KeyChunksSource(Source):
         return checked_session(self.rows.dsn, self.rows.table, has_settings=False)
 
     def keyed_rows(self, session: Any) -> KeyedRows:
-        """What is read, as the server describes it now.
+        """The query, its columns and its key, as the server describes them now.
 
         Args:
             session: one of its.
@@ -366,16 +365,7 @@ class KeyChunksReader(SourceReader):
             raise self._source.no_key(names, f"the same key as another, {texts_of(twice)}")
 
     def _batch(self, taken: Sequence[tuple[Any, ...]]) -> SourceBatch:
-        read = None if self._rows is None else self._rows.read_all([(raw, +1) for raw in taken])
-        return SourceBatch(
-            values=[] if read is None else read.values,
-            timestamps_us=[] if read is None else read.timestamps_us,
-            position=self._position,
-            # Rows are in no order of event time.
-            watermark_us=MIN_TIMESTAMP_US,
-            status=SplitStatus.FINISHED if self._is_finished else SplitStatus.ACTIVE,
-            set_aside=() if read is None else read.set_aside,
-        )
+        return batch_of_rows(self._rows, taken, self._position, is_finished=self._is_finished)
 
     def close(self) -> None:
         """End the session.  Idempotent."""

@@ -10,6 +10,7 @@ from dataflow.io.postgres_reads.column_rows import columns_of, rows_of, text_for
 from dataflow.io.postgres_reads.row_form import Columns, RowForm
 from dataflow.io.postgres_reads.values import Decode, decoder_of
 from dataflow.set_aside import SetAside
+from dataflow.source import SourceBatch, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US, to_timestamp_us
 
 #: A row as texts, None is NULL; and +1, or -1 where it is retracted.
@@ -135,3 +136,25 @@ class RowShape:
             element=shown,
             sign=sign,
         )
+
+
+def batch_of_rows(
+    shape: RowShape | None, taken: Sequence[tuple[Any, ...]], position: Any, *, is_finished: bool
+) -> SourceBatch:
+    """A batch of rows of a table that is read once; they are in no order of event time.
+
+    Args:
+        shape: makes elements of them; None: nothing has been read yet.
+        taken: the rows.
+        position: behind them.
+        is_finished: whether no more will come.
+    """
+    read = None if shape is None else shape.read_all([(raw, +1) for raw in taken])
+    return SourceBatch(
+        values=[] if read is None else read.values,
+        timestamps_us=[] if read is None else read.timestamps_us,
+        position=position,
+        watermark_us=MIN_TIMESTAMP_US,
+        status=SplitStatus.FINISHED if is_finished else SplitStatus.ACTIVE,
+        set_aside=() if read is None else read.set_aside,
+    )

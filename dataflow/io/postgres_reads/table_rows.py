@@ -29,7 +29,7 @@ from dataflow.io.postgres_reads.connection import (
 )
 from dataflow.io.postgres_reads.exported_snapshots import export_snapshot, release_snapshots
 from dataflow.io.postgres_reads.row_form import Columns, RowForm
-from dataflow.io.postgres_reads.rows import RowShape
+from dataflow.io.postgres_reads.rows import RowShape, batch_of_rows
 from dataflow.io.postgres_reads.table import TableShape, table_shape
 from dataflow.source import Source, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MIN_TIMESTAMP_US
@@ -287,16 +287,7 @@ class RowsReader(SourceReader):
         self._connection.execute(f"MOVE {self._position} FROM read".encode())
 
     def _batch(self, taken: Sequence[tuple[Any, ...]]) -> SourceBatch:
-        read = None if self._rows is None else self._rows.read_all([(raw, +1) for raw in taken])
-        return SourceBatch(
-            values=[] if read is None else read.values,
-            timestamps_us=[] if read is None else read.timestamps_us,
-            position=self._position,
-            # Rows are in no order of event time.
-            watermark_us=MIN_TIMESTAMP_US,
-            status=SplitStatus.FINISHED if self._is_finished else SplitStatus.ACTIVE,
-            set_aside=() if read is None else read.set_aside,
-        )
+        return batch_of_rows(self._rows, taken, self._position, is_finished=self._is_finished)
 
     def close(self) -> None:
         """End the session.  Idempotent."""
