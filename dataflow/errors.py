@@ -53,6 +53,10 @@ class InputError(DataflowError):
     """An input is missing or malformed."""
 
 
+class TableNotOpenedError(InputError):
+    """A table is not there, or is not reached; in the second case the error of the client is its cause."""
+
+
 class SinkError(DataflowError):
     """A sink does not have what was written to it, or cannot be written to."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
+from dataflow.errors import TableNotOpenedError
 from dataflow.io.storage import gcs_service_key
-from dataflow.lake.not_opened import TableNotOpenedError
 
 
 @attrs.frozen(kw_only=True)

@@ -9,14 +9,13 @@ from typing import Any, overload
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import InputError, PipelineError
+from dataflow.errors import InputError, PipelineError, TableNotOpenedError
 from dataflow.io.arrival import ArrivalTime
 from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_source import POLL
 from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
-from dataflow.lake.not_opened import TableNotOpenedError
 from dataflow.lake.reading import LakeSource, LakeTable, check_event_time
 from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us

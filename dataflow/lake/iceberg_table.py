@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import PipelineError
-from dataflow.lake.not_opened import TableNotOpenedError
+from dataflow.errors import PipelineError, TableNotOpenedError
 
 #: The property of a table that says how often a commit is made again on top of what others have committed.
 _RETRIES = "commit.retry.num-retries"

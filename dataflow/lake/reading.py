@@ -15,10 +15,9 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import InputError, PipelineError
+from dataflow.errors import InputError, PipelineError, TableNotOpenedError
 from dataflow.io.arrival import system_now_us
 from dataflow.io.parquet_files import ArrowReader, ParquetSource
-from dataflow.lake.not_opened import TableNotOpenedError
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.errors import error_text
 
