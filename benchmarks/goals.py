@@ -65,6 +65,38 @@ class Latency:
 
 
 @attrs.frozen
+class Milliseconds:
+    """A percentile in S2 of one of our programs is at most so many milliseconds, at a rate."""
+
+    mine: str
+    rate: int
+    percent: int
+    most: float
+    is_least = False
+
+    @property
+    def title(self) -> str:
+        """The title of its row in the table of goals."""
+        return f"S2 at {self.rate:,} a second, {self.mine}, {self.percent} %, milliseconds"
+
+    @property
+    def command(self) -> str:
+        """The command line that measures it."""
+        return f'make bench CASE=S2 ARGS="--peers {self.mine} --rate {self.rate}"'
+
+    def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
+        """Yield a title and the milliseconds, run by run."""
+        wanted = "S2", self.mine, self.rate, ""
+        found = [
+            each[f"p{self.percent}"]
+            for each in results
+            if tuple(map(each.get, ("case", "peer", "rate", "variant"))) == wanted
+            and tables.is_good(each)
+        ]
+        yield self.title, found
+
+
+@attrs.frozen
 class Lag:
     """The median of what each stage adds to the lag of the watermark is at most so many milliseconds."""
 
@@ -164,7 +196,7 @@ _SNAPSHOT_COMMAND = "python -m benchmarks.stream_under_snapshot --results FILE"
 
 _SOAK_COMMAND = 'make soak ARGS="--write-docs"'
 
-Goal = Throughput | Latency | Lag | Seconds | Recorded
+Goal = Throughput | Latency | Milliseconds | Lag | Seconds | Recorded
 
 GOALS: tuple[Goal, ...] = (
     Recorded(
@@ -179,6 +211,7 @@ GOALS: tuple[Goal, ...] = (
         SNAPSHOT, "p99", 2.0, "S2 with a snapshot held by S2 without, 99 %", _SNAPSHOT_COMMAND
     ),
     *(Latency(percent, "floor", 1.5) for percent in (50, 99)),
+    Milliseconds("ours-columns", 100_000, 99, 20.0),
     Lag(10_000, 20.0),
     Throughput("S1", "ours", "spark-native", 1.0),
     Throughput("S1", "ours", "flink-sql", 1.0),

@@ -39,9 +39,10 @@ _ALL = (
     Peer(
         name="ours-columns",
         module="benchmarks.peers.ours_columns",
-        cases=("B1", "B2", "B3", "B4", "S1"),
+        cases=("B1", "B2", "B3", "B4", "S1", "S2"),
         needs_store=True,
-        note="typed rows, built-in combiners, no Python per record; rows to Postgres, exactly once",
+        note="typed rows, built-in combiners, no Python per record; rows to Postgres, exactly once; "
+        "in S2 one row for each user and window of five milliseconds",
     ),
     Peer(
         name="floor",
