@@ -174,10 +174,25 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
             detail=f"{message} (master {master!r})",
             hint="what Java printed above has the details; is there enough memory, is the master URL right?",
         ) from error
+    if _is_in_driver(master):
+        threading.Thread(target=_load_serializer, args=(context,), daemon=True).start()
     if threading.current_thread() is threading.main_thread():
         # PySpark's own handler calls Java in the middle of whatever call is under way; our runners end their jobs.
         signal.signal(signal.SIGINT, on_interrupt)
     return context
+
+
+def _load_serializer(context: SparkContext) -> None:
+    """Load what Java writes shuffles with, beside what the driver does meanwhile.
+
+    It takes a fifth of a second, once in a process: Kryo looks up classes of Spark's SQL and of its machine learning.
+    Otherwise the first tasks that write a shuffle do it, while all others wait.
+    """
+    # Whoever stops Spark meanwhile needs none; and the first shuffle reports what is wrong with it.
+    with contextlib.suppress(Py4JError, OSError):
+        java = context._jvm  # noqa: SLF001 - there is no public way to Spark's Java
+        assert java is not None
+        java.org.apache.spark.serializer.KryoSerializer(context._jsc.sc().conf()).newKryo()  # noqa: SLF001
 
 
 @contextlib.contextmanager

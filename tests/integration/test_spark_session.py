@@ -109,6 +109,8 @@ pipeline = df.Pipeline(BatchRunner(job="columns", store=sys.argv[2], master="loc
 sums = (
     pipeline
     | df.ReadFromJsonLines(path, rows=Row)
+    | df.Filter(df.col("value") % 2 == 0)
+    | df.Select("key", value=3 * df.col("value"))
     | df.GroupBy("key").aggregate_field("value", sum, "sum")
 )
 sums | df.WriteToPostgres("sums", columns={"key": int, "sum": int})
@@ -118,7 +120,8 @@ def imported(_):
     import pyspark, sys
     assert "pyspark.zip" not in pyspark.__file__
     return sorted({name.partition(".")[0] for name in sys.modules} | {n for n in sys.modules if n.count(".") < 3})
-print(json.dumps(context.parallelize([0], 1).flatMap(imported).collect()))
+# More tasks than workers: each is asked.
+print(json.dumps(sorted({*context.parallelize(range(8), 8).flatMap(imported).collect()})))
 """
 
 
@@ -141,7 +144,8 @@ def test_workers_import_nothing_that_they_could_have_from_where_they_are_forked(
 HAVE = """
 import importlib, json, sys
 from runners import python_daemon
-for name in python_daemon._IMPORTED + ("pyspark.daemon", "runpy"):
+python_daemon.import_ahead()
+for name in ("pyspark.daemon", "runpy"):
     importlib.import_module(name)
 print(json.dumps(sorted(sys.modules)))
 """
