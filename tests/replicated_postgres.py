@@ -9,8 +9,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -50,11 +51,19 @@ class ReplicatedServer:
 
     Args:
         home: where; it must exist, and the path of a socket in it must be short.
+        programs_dir: of the server; None: Debian's.
+        settings: in which it differs from others.
     """
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self._programs, self._account = programs(), server_account()
+    def __init__(
+        self,
+        home: Path,
+        *,
+        programs_dir: Path | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.home, self._settings = home, settings
+        self._programs, self._account = programs_dir or programs(), server_account()
         self._process: subprocess.Popen[bytes] | None = None
         _give(home, self._account)
 
@@ -72,10 +81,13 @@ class ReplicatedServer:
         """Make an empty cluster."""
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "-E", "UTF8")
 
-    def back_up(self, primary: "ReplicatedServer", *, as_standby: bool) -> None:
-        """Take a base backup of a running server as the data; of a standby, one that follows it."""
+    def back_up(
+        self, primary: "ReplicatedServer", *, as_standby: bool, slot: str | None = None
+    ) -> None:
+        """Take a base backup of a running server as the data; of a standby, one that follows it, by a slot if named."""
         options = ["--checkpoint=fast", "--wal-method=stream"]
         options += ["--write-recovery-conf"] if as_standby else []
+        options += [] if slot is None else ["--create-slot", f"--slot={slot}"]
         self._run("pg_basebackup", "-D", str(self.data), "-d", primary.dsn, *options)
 
     def take_data_of(self, other: "ReplicatedServer") -> None:
@@ -88,7 +100,7 @@ class ReplicatedServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        settings = {**_SETTINGS, "unix_socket_directories": str(self.home)}
+        settings = {**_SETTINGS, **self._settings, "unix_socket_directories": str(self.home)}
         options = [word for item in settings.items() for word in ("-c", "=".join(item))]
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -24,10 +24,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
 from dataflow.io.postgres_reads.change_decoder import ChangeDecoder
+from dataflow.io.postgres_reads.connection_retries import ConnectionRetries
+from dataflow.io.postgres_reads.copy import TableCopy
+from dataflow.io.postgres_reads.keys import KeyOf
+from dataflow.io.postgres_reads.positions import SlotPosition
+from dataflow.io.postgres_reads.row_form import RowForm
+from dataflow.io.postgres_reads.rows import RowShape, SignedRow
+from dataflow.io.postgres_reads.slot import (
+    check_failover,
+    check_publication,
+    check_slot,
+    end_other_reader,
+    keep_on_standbys,
+    lsn_of,
+    lsn_text,
+    prepare,
+)
+from dataflow.io.postgres_reads.table import TableShape, check_for_changes, table_shape
+from dataflow.io.postgres_reads.timelines import checked_timeline
+from dataflow.source import Backlog, Source, SourceBatch, SourceReader
+from windowing.timestamps import MIN_TIMESTAMP_US
+
 from dataflow.io.postgres_reads.connection import (
     SLOT_IN_USE,
     CopyStream,
@@ -37,23 +57,6 @@ from dataflow.io.postgres_reads.connection import (
     quoted,
     steady_s,
 )
-from dataflow.io.postgres_reads.connection_retries import ConnectionRetries
-from dataflow.io.postgres_reads.copy import TableCopy
-from dataflow.io.postgres_reads.keys import KeyOf
-from dataflow.io.postgres_reads.positions import SlotPosition
-from dataflow.io.postgres_reads.row_form import RowForm
-from dataflow.io.postgres_reads.rows import RowShape, SignedRow
-from dataflow.io.postgres_reads.slot import (
-    check_publication,
-    check_slot,
-    end_other_reader,
-    lsn_of,
-    lsn_text,
-    prepare,
-)
-from dataflow.io.postgres_reads.table import TableShape, check_for_changes, table_shape
-from dataflow.source import Backlog, Source, SourceBatch, SourceReader
-from windowing.timestamps import MIN_TIMESTAMP_US
 
 _KEEPALIVE = struct.Struct("!qqb")
 #: Of a message with data: its kind, two places and a time come before it.
@@ -79,6 +82,7 @@ class ChangesSource(Source):
     Attributes:
         dsn: may contain a password, so it is not shown.
         max_disorder_us: how far the watermark stays behind the times of commits.
+        failover: whether the slot is kept on standbys.
     """
 
     table: str
@@ -87,6 +91,7 @@ class ChangesSource(Source):
     publication: str
     form: RowForm
     max_disorder_us: int = 0
+    failover: bool = False
 
     @property
     def element_type(self) -> Any:
@@ -130,6 +135,8 @@ class ChangesSource(Source):
             RowShape(self.form, shape.columns, shape.shown)
             check_publication(connection, self.publication, shape)
             check_slot(connection, self.slot, None)
+            if self.failover:
+                check_failover(connection)
 
     def splits(self, desired: int) -> Sequence[str]:
         """One, whatever is desired: a slot has one order."""
@@ -307,6 +314,9 @@ class ChangesReader(SourceReader):
                 position = SlotPosition(table=shape.oid, columns=shape.columns)
             else:
                 check_slot(session, source.slot, position.lsn)
+            position = self._on_timeline(replication, position)
+            if source.failover:
+                keep_on_standbys(session, replication, source.slot)
             columns = position.columns
             self._rows = RowShape(source.form, columns, shape.shown)
             self._key_of = KeyOf(shape, columns)
@@ -388,12 +398,14 @@ class ChangesReader(SourceReader):
         shape = self._checked_shape(position)
         check_slot(self._session, source.slot, position.lsn)
         self._rows = RowShape(source.form, position.columns, shape.shown)
+        self._stream = self._opened_stream(position)
+        assert self._position is not None
+        position = self._position
         self._decoder = ChangeDecoder(
             position,
             name=shape.shown,
             key_of=KeyOf(shape, position.columns) if position.segments else None,
         )
-        self._stream = self._opened_stream(position.lsn)
         self._may_take_over, self._next_heartbeat_s = False, 0.0
 
     def _checked_shape(self, position: SlotPosition) -> TableShape:
@@ -409,16 +421,29 @@ class ChangesReader(SourceReader):
             )
         return shape
 
-    def _opened_stream(self, lsn: int) -> CopyStream:
+    def _on_timeline(self, replication: Any, position: SlotPosition) -> SlotPosition:
+        """A position on the timeline of the server, which has all that was read."""
+        timeline = checked_timeline(
+            replication, self._source.slot, position.timeline, position.newest_lsn
+        )
+        return attrs.evolve(position, timeline=timeline)
+
+    def _opened_stream(self, position: SlotPosition) -> CopyStream:
         source = self._source
         # A name in a list of names in a text.
         names = quoted(source.publication).replace("'", "''")
         command = (
-            f"START_REPLICATION SLOT {quoted(source.slot)} LOGICAL {lsn_text(lsn)} "
+            f"START_REPLICATION SLOT {quoted(source.slot)} LOGICAL {lsn_text(position.lsn)} "
             f"(proto_version '1', publication_names '{names}')"
         )
+
+        def check(replication: Any) -> None:
+            self._position = self._on_timeline(replication, position)
+            if source.failover:
+                keep_on_standbys(self._session, replication, source.slot)
+
         try:
-            return CopyStream(source.dsn, command)
+            return CopyStream(source.dsn, command, check)
         except Exception as error:
             if error_code(error) == SLOT_IN_USE and self._may_take_over:
                 end_other_reader(self._session, source.slot)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import select
 import struct
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dataflow.errors import InputError
@@ -209,14 +210,16 @@ class CopyStream:
     Args:
         dsn: of the database.
         command: ``START_REPLICATION ...``.
+        before: is called with the session before that.
 
     Raises:
         psycopg.Error: the server refuses it.
     """
 
-    def __init__(self, dsn: str, command: str) -> None:
+    def __init__(self, dsn: str, command: str, before: Callable[[Any], None]) -> None:
         self._connection = connect(dsn, is_replication=True)
         try:
+            before(self._connection)
             self._connection.execute(command.encode())
         except BaseException:
             self._connection.close()

@@ -42,6 +42,7 @@ class SlotPosition:
         lsn: all transactions that were committed before this place are handed over; what the slot need not keep.
         commit_lsn: of the transaction that is handed over in part, where its commit is; 0: there is none.
         index: how many of its records are passed, those that are not handed over among them.
+        timeline: of the log that all these places are in; 0: it was not noted.
     """
 
     table: int
@@ -51,12 +52,13 @@ class SlotPosition:
     lsn: int = 0
     commit_lsn: int = 0
     index: int = 0
+    timeline: int = 0
 
     def plain(self) -> tuple[Any, ...]:
         """Plain data, to be stored."""
         segments = tuple((each.lsn, each.upto) for each in self.segments)
         return (
-            1,
+            2,
             self.table,
             self.columns,
             segments,
@@ -64,6 +66,7 @@ class SlotPosition:
             self.lsn,
             self.commit_lsn,
             self.index,
+            self.timeline,
         )
 
     @classmethod
@@ -71,9 +74,9 @@ class SlotPosition:
         """The value that was stored.
 
         Args:
-            plain: of `plain`.
+            plain: of `plain`; the first version of it had no timeline.
         """
-        _, table, columns, segments, is_copied, lsn, commit_lsn, index = plain
+        _, table, columns, segments, is_copied, lsn, commit_lsn, index, *timeline = plain
         return cls(
             table=table,
             columns=columns,
@@ -82,7 +85,13 @@ class SlotPosition:
             lsn=lsn,
             commit_lsn=commit_lsn,
             index=index,
+            timeline=timeline[0] if timeline else 0,
         )
+
+    @property
+    def newest_lsn(self) -> int:
+        """The last place in the log that it depends on: of the changes, or of the copy."""
+        return max([self.lsn, self.commit_lsn, *(each.lsn for each in self.segments)])
 
     @property
     def last_key(self) -> Key | None:

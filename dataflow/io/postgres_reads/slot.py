@@ -12,13 +12,19 @@ _SLOT = """
 SELECT plugin, database, current_database(), confirmed_flush_lsn::text, wal_status
 FROM pg_replication_slots WHERE slot_name = %s
 """
+#: Before version 17 slots have no such property.
+_IS_KEPT = """
+SELECT to_jsonb(s) -> 'failover', active_pid FROM pg_replication_slots s WHERE slot_name = %s
+"""
+_FAILOVER_VERSION = 170_000
 _PUBLISHES = "SELECT pubinsert AND pubupdate AND pubdelete FROM pg_publication WHERE pubname = %s"
 _PUBLISHED = """
 SELECT to_jsonb(t) ->> 'rowfilter' FROM pg_publication_tables t
 WHERE pubname = %s AND schemaname = %s AND tablename = %s
 """
 _OTHERS = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s"
-_WAYS_OUT = (
+#: What to do where changes are missing.
+WAYS_OUT = (
     "the changes that were lost cannot be had again; drop the slot if it is there, and begin anew with a job of "
     "another name and an empty result, which copies the table first; or restore slot and store to one point in time"
 )
@@ -103,7 +109,8 @@ def check_slot(connection: Any, slot: str, read_to: int | None) -> bool:
         raise InputError(
             f"the replication slot {slot!r} is gone",
             detail=f"changes were read from it, up to {lsn_text(read_to)}",
-            hint=_WAYS_OUT,
+            hint="was it dropped, or has a standby taken over on which it was not kept (failover=True)?  "
+            + WAYS_OUT,
         )
     plugin, database, ours, confirmed, status = found
     if plugin != "pgoutput" or database != ours:
@@ -117,16 +124,48 @@ def check_slot(connection: Any, slot: str, read_to: int | None) -> bool:
             f"the replication slot {slot!r} has lost changes",
             detail="the server has removed log that it needed (wal_status is 'lost'), as max_slot_wal_keep_size or "
             "idle_replication_slot_timeout allow it to",
-            hint=_WAYS_OUT,
+            hint=WAYS_OUT,
         )
     if read_to is not None and confirmed is not None and lsn_of(confirmed) > read_to:
         raise InputError(
             f"the replication slot {slot!r} is ahead of what was read from it",
             detail=f"it is at {confirmed}, and {lsn_text(read_to)} is what was read and committed; so it was made "
             "anew, is read by somebody else, or the store was restored from a backup",
-            hint=_WAYS_OUT,
+            hint=WAYS_OUT,
         )
     return True
+
+
+def check_failover(connection: Any) -> None:
+    """Check that a server can have its slots kept on standbys.
+
+    Args:
+        connection: a session.
+
+    Raises:
+        InputError: it cannot.
+    """
+    version = connection.info.server_version
+    if version < _FAILOVER_VERSION:
+        raise InputError(
+            "ReadFromPostgres was given failover=True, and the server keeps no slots on standbys",
+            detail=f"it is of version {version // 10_000}, and that came with 17",
+            hint="leave failover out: the job ends when a standby takes over, and is begun anew; or upgrade the server",
+        )
+
+
+def keep_on_standbys(connection: Any, replication: Any, slot: str) -> None:
+    """Have a slot kept on the standbys that synchronize slots, if it is not, and nobody reads from it.
+
+    Args:
+        connection: a session.
+        replication: one for replication.
+        slot: its name.
+    """
+    is_kept, reader = connection.execute(_IS_KEPT, [slot]).fetchone() or (None, None)
+    # The server would wait for a former reader, which is ended when reading begins.
+    if is_kept is False and reader is None:
+        replication.execute(f"ALTER_REPLICATION_SLOT {quoted(slot)} ( FAILOVER true )".encode())
 
 
 def prepare(

@@ -61,6 +61,9 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
             row is at the beginning of time.
         max_disorder: with ``changes``, how far event times are behind the time of the commit, at most, as you expect;
             the watermark follows commits, or the server's clock where there are none, at this distance.
+        failover: with ``changes``, whether the slot is kept on the standbys that synchronize slots (Postgres 17 and
+            later), so that the job goes on with the one that takes over; ``dsn`` names all of them then, with
+            ``target_session_attrs=read-write``.
 
     Raises:
         InputError: the table cannot be read, or followed; says what to do.
@@ -80,6 +83,7 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         rows: None = ...,
         event_time: str | Callable[[dict[str, Any]], TimestampLike] | None = ...,
         max_disorder: DurationLike | None = ...,
+        failover: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -94,6 +98,7 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         rows: type[T],
         event_time: str | Callable[[T], TimestampLike] | None = ...,
         max_disorder: DurationLike | None = ...,
+        failover: bool = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -107,13 +112,19 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
         rows: type | None = None,
         event_time: str | Callable[[Any], TimestampLike] | None = None,
         max_disorder: DurationLike | None = None,
+        failover: bool = False,
     ) -> None:
         form = RowForm(row_type=rows, fields=_fields(rows), event_time=event_time)
         is_query = _QUERY.match(table) is not None
         self._table = "query" if is_query else table
         self._source: ChangesSource | RowsSource | KeyChunksSource
         if not changes:
-            _refuse_for_rows(slot=slot, publication=publication, max_disorder=max_disorder)
+            _refuse_for_rows(
+                slot=slot,
+                publication=publication,
+                max_disorder=max_disorder,
+                failover=failover or None,
+            )
             rows_now = RowsSource(table=table, is_query=is_query, dsn=dsn, form=form)
             key = _key(key_chunks=key_chunks)
             self._source = rows_now if key is None else KeyChunksSource(rows=rows_now, key=key)
@@ -146,6 +157,7 @@ class ReadFromPostgres(OneOutput["Pipeline", T]):
             publication=publication or slot,
             form=form,
             max_disorder_us=disorder_us,
+            failover=failover,
         )
 
     def default_label(self) -> str:
