@@ -114,7 +114,15 @@ from dataflow.selections import (
 from dataflow.set_aside import SetAside
 from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
 from dataflow.sketches import ApproximateQuantilesCombineFn, ApproximateUniqueCombineFn
-from dataflow.source import Backlog, Source, SourceBatch, SourceReader, SplitChanges, SplitStatus
+from dataflow.source import (
+    Backlog,
+    Outage,
+    Source,
+    SourceBatch,
+    SourceReader,
+    SplitChanges,
+    SplitStatus,
+)
 from dataflow.spark.data_sources import ReadFromSparkDataSource, spark_data_source
 from dataflow.spark.frames import ReadFromSpark
 from dataflow.spark.inbox import ReadFromSparkInbox, SparkInbox
@@ -334,6 +342,7 @@ __all__ = [
     "Never",
     "OrFinally",
     "OrderedListStateSpec",
+    "Outage",
     "OutputTag",
     "PCollection",
     "PCollectionTuple",

@@ -52,6 +52,19 @@ class Backlog:
 
 
 @attrs.frozen(kw_only=True)
+class Outage:
+    """What of an input cannot be read at the moment, while its reader tries again; for people, and for nothing else.
+
+    Attributes:
+        what: cannot be read, in words that stay the same for as long as that lasts.
+        error: of the last try.
+    """
+
+    what: str
+    error: str
+
+
+@attrs.frozen(kw_only=True)
 class SourceBatch:
     """Records read in one go.
 
@@ -73,9 +86,12 @@ class SourceBatch:
         signs: of each record +1, or -1 where it retracts one that the split has handed over before: an equal value, at
             the same event time.  None: all are +1.  Only for sources that say so (`Source.emits_retractions`).
         backlog: what is still to be read behind the batch; None: the source does not know.  Nothing depends on it.
+        outage: why there are no records, where the input cannot be read and the reader tries again by itself, without a
+            loss; None: it can be read.  Nothing depends on it.
 
     Raises:
-        InputError: the backlog is none, or a number of it is negative or no integer.
+        InputError: the backlog is none, or a number of it is negative or no integer; or there is an outage, and
+            there are records or the split is not active.
     """
 
     values: Sequence[Any]
@@ -88,10 +104,17 @@ class SourceBatch:
     set_aside: Sequence[SetAside] = ()
     signs: Sequence[int] | None = None
     backlog: Backlog | None = None
+    outage: Outage | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.backlog is not None:
             _check_backlog(self.backlog)
+        if self.outage is not None and (self.records or self.status is not SplitStatus.ACTIVE):
+            raise InputError(
+                f"a SourceBatch says that {self.outage.what} cannot be read, and what was read of it",
+                detail=f"it has {self.records} records, and the split is {self.status.value}",
+                hint="give outage= with a batch that has no records, of a split that is active",
+            )
 
     @property
     def records(self) -> int:
@@ -146,6 +169,23 @@ class SourceReader(ABC):
         Raises:
             InputError: the input cannot be read on.  A record that is malformed is set aside instead.
         """
+
+    def ignore_after(self, ceiling_us: int) -> bool:
+        """Have the watermark follow no event time that is later, as that is wrong; called before each `read`.
+
+        For a reader whose watermark follows the newest of what it reads, and so would never come back from a wrong one.
+        Others need not override it: the watermark of theirs that is later is not believed.  A source with a trusted
+        watermark is not told (`Source.has_trusted_watermark`).
+
+        Args:
+            ceiling_us: as far ahead of the clock as an event time can be, in microseconds since 1970.
+
+        Returns:
+            Whether records that are later are set aside: True, if the watermark follows records; False, if it follows
+            something else, so that they do no harm.
+        """
+        del ceiling_us
+        return False
 
     def committed(self, position: Any) -> None:  # noqa: B027 - most systems need not know
         """Acknowledge everything up to a position: it is durable, with all that was made of it.

@@ -25,6 +25,8 @@ class Gate:
     #: Splits whose reader says that they are idle when they have nothing, and those that end there.
     idle: set[int] = attrs.field(factory=set)
     ended: set[int] = attrs.field(factory=set)
+    #: Splits that cannot be read.
+    away: dict[int, df.Outage] = attrs.field(factory=dict)
     #: By how much the watermark of each second read goes back.
     jitter_us: int = 0
 
@@ -49,14 +51,17 @@ class _GatedReader(df.SourceReader):
         self._gate, self._split, self._next = gate, split, position
 
     def read(self, max_records: int) -> df.SourceBatch:
-        end = min(self._gate.until_s.get(self._split, 0), self._next + max_records)
+        outage = self._gate.away.get(self._split)
+        until = 0 if outage is not None else self._gate.until_s.get(self._split, 0)
+        end = min(until, self._next + max_records)
         start, self._next = self._next, max(end, self._next)
         return df.SourceBatch(
             values=[(self._split, second) for second in range(start, self._next)],
             timestamps_us=[second * US_PER_S for second in range(start, self._next)],
             position=self._next,
             watermark_us=self._watermark_us(),
-            status=self._status(start),
+            status=self._status(start) if outage is None else df.SplitStatus.ACTIVE,
+            outage=outage,
         )
 
     def _watermark_us(self) -> int:

@@ -3,12 +3,13 @@
 The position has the names that are done, and how far the current file has been read; so a name is read once, and a file
 is complete when it appears and never changes.
 
-An object store may be away for a while, and what its client says of a file then is not to be believed: see `_Doubt`.
+An object store may be away for a while, and what its client says of a file then is not to be believed: an error is one
+of the place if that cannot be listed; and if it can, an error may still have been made by what is over, so it is
+believed when it has come some times in a row (`Outages`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
 from dataflow.io.create import Read
 from dataflow.io.files import FileSource, ReadFromFiles
+from dataflow.io.outages import Outages
 from dataflow.io.record_reader import RecordReader
 from dataflow.io.storage import not_opened
 from dataflow.one_output import OneOutput
@@ -32,11 +34,6 @@ CurrentFile = tuple[str, int, Any]
 #: The names that are done, as a `NameSet`; the current file; and how far event time has come, in microseconds.
 WatchedPosition = tuple[tuple[NameRun, ...], CurrentFile | None, int]
 _START: WatchedPosition = ((), None, MIN_TIMESTAMP_US)
-#: How often an error has to come, while the place answers, to be one of the file.
-_TIMES_MAX = 3
-#: The first and the longest pause before a place that is away is asked again, in microseconds.
-_PAUSE_US, _PAUSE_MAX_US = 100_000, 5_000_000
-_LOG = logging.getLogger(__name__)
 
 
 @attrs.frozen(kw_only=True)
@@ -115,60 +112,6 @@ class WatchedSource(Source):
         return [patterns] if isinstance(patterns, str) else patterns
 
 
-class _Doubt:
-    """Whether an error of reading is one of the place, which will answer again, or of the file.
-
-    It is one of the place if that cannot be listed; and if it can, an error may still have been made by what is over.
-    So it is believed when it has come some times in a row.
-
-    Args:
-        source: that is read.
-    """
-
-    def __init__(self, source: WatchedSource) -> None:
-        self._source = source
-        self._times = self._failures = 0
-        self._until_us: int | None = None
-
-    @property
-    def is_pausing(self) -> bool:
-        """Whether it is too early for another try."""
-        if self._until_us is None:
-            return False
-        return 0 < self._until_us - self._source.now_us() <= _PAUSE_MAX_US
-
-    def gone(self) -> None:
-        """Note that there is none any more."""
-        self._times = self._failures = 0
-
-    def of(self, error: Exception) -> None:
-        """Pause, or raise the error.
-
-        Args:
-            error: of reading or listing.
-        """
-        if not self._source.may_be_away:
-            raise error
-        try:
-            self._source.listed()
-        except InputError:
-            self._times = 0
-        else:
-            self._times += 1
-            if self._times == _TIMES_MAX:
-                raise error
-        self._failures += 1
-        pause_us = min(_PAUSE_US << min(self._failures, 10), _PAUSE_MAX_US)
-        self._until_us = self._source.now_us() + pause_us
-        if self._failures & (self._failures - 1) == 0:
-            _LOG.warning(
-                "%s could not be read, %s times by now: %s; it is tried again, and nothing is lost",
-                self._source.input_name,
-                self._failures,
-                " ".join(str(error).split()),
-            )
-
-
 class _WatchedReader(SourceReader):
     def __init__(self, source: WatchedSource, position: WatchedPosition) -> None:
         self._source, self._files = source, source.files
@@ -179,11 +122,11 @@ class _WatchedReader(SourceReader):
         self._waiting = list[str]()
         self._listed_us: int | None = None
         self._current = current
-        self._doubt = _Doubt(source)
+        self._outages = Outages(f"{source.input_name}")
 
     def read(self, max_records: int) -> SourceBatch:
-        if self._doubt.is_pausing:
-            return self._batch()
+        if self._outages.is_pausing:
+            return self._batch(outage=self._outages.outage)
         before = self._current, self._watermark_us
         try:
             batch = self._read_on(max_records)
@@ -192,10 +135,21 @@ class _WatchedReader(SourceReader):
             # What was read of a file that could not be ended was not handed over.
             self._current, self._watermark_us = before
             self._waiting, self._listed_us = [], None
-            self._doubt.of(error)
-            return self._batch()
-        self._doubt.gone()
+            self._failed(error)
+            return self._batch(outage=self._outages.outage)
+        self._outages.over()
         return batch
+
+    def _failed(self, error: Exception) -> None:
+        """Pause, or raise the error."""
+        if not self._source.may_be_away:
+            raise error
+        try:
+            self._source.listed()
+        except InputError:
+            self._outages.failed(error)
+        else:
+            self._outages.failed(error, is_refused=True)
 
     def _read_on(self, max_records: int) -> SourceBatch:
         if self._reader is None and not self._begin_any():

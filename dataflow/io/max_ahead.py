@@ -5,7 +5,7 @@ for seconds.  Everything that is right is late from then on, and no watermark go
 ahead than it can be does not advance the watermark: its reader leaves it out, and reports that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -100,6 +100,31 @@ class MaxAhead:
             timestamp_us=timestamp_us,
             is_always_kept=True,
         )
+
+
+def newest_up_to(times_us: Sequence[int], ceiling_us: int) -> int | None:
+    """The newest of some event times that is not later than a ceiling; None: there is none.
+
+    Args:
+        times_us: in any order; may be a column.
+        ceiling_us: as for `SourceReader.ignore_after`.
+    """
+    newest_us = newest_of(times_us)
+    if newest_us is None or newest_us <= ceiling_us:
+        return newest_us
+    return max((time_us for time_us in times_us if time_us <= ceiling_us), default=None)
+
+
+def newest_of(times_us: Sequence[int]) -> int | None:
+    """The newest of some event times; None: there is none.
+
+    Args:
+        times_us: in any order; may be a column.
+    """
+    if not len(times_us):
+        return None
+    array = getattr(times_us, "array", None)
+    return max(times_us) if array is None else int(array.max())
 
 
 @attrs.frozen

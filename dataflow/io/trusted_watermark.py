@@ -1,10 +1,11 @@
 """TrustedReader: a reader whose watermark is believed only as far as it can be: not far ahead of the clock.
 
 A watermark that follows the newest record follows a wrong one too, into 2099, and never comes back.  The readers of
-files that come along look at each record (`dataflow.io.max_ahead`).  Of any other source it is unknown what its
-watermark follows; but one that is further ahead of the clock than event times can be has followed a wrong record.  So
-it is ignored: event time stays where it was, and elements that are that far ahead are set aside.  A source that reports
-that all has come (the end of time, or that it is finished) is believed.
+files that come along look at each record (`dataflow.io.max_ahead`).  Any other reader is told how far event times can
+be ahead (`SourceReader.ignore_after`), and if it heeds that, records that are later are set aside, and its watermark
+goes on with the right ones.  Of one that does not it is unknown what its watermark follows; but one that is further
+ahead has followed a wrong record.  So it is ignored: event time stays where it was, and elements that are that far
+ahead are set aside.  A source that reports that all has come (the end of time, or that it is finished) is believed.
 """
 
 import logging
@@ -14,7 +15,7 @@ import attrs
 
 from dataflow.columns import RepeatedColumn, picked
 from dataflow.graph import Read
-from dataflow.io.max_ahead import MaxAhead
+from dataflow.io.max_ahead import MaxAhead, newest_of
 from dataflow.source import SourceBatch, SourceReader, SplitStatus, open_split
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_datetime
 
@@ -67,13 +68,21 @@ class TrustedReader(SourceReader):
         Raises:
             InputError: the input cannot be read on.
         """
+        ceiling_us = self._ahead.ceiling_us()
+        is_heeded = self._reader.ignore_after(ceiling_us)
         batch = self._reader.read(max_records)
         is_over = batch.status is SplitStatus.FINISHED or batch.watermark_us >= MAX_TIMESTAMP_US
-        ceiling_us = self._ahead.ceiling_us()
         if is_over or batch.watermark_us <= ceiling_us:
             self._watermark_us = max(self._watermark_us, batch.watermark_us)
-            return batch
-        self._warn(batch.watermark_us)
+            newest_us = newest_of(batch.timestamps_us) if is_heeded else None
+            if newest_us is None or newest_us <= ceiling_us:
+                return batch
+        else:
+            self._warn(batch.watermark_us)
+        return self._without_later(batch, ceiling_us)
+
+    def _without_later(self, batch: SourceBatch, ceiling_us: int) -> SourceBatch:
+        """A batch whose elements behind the ceiling are set aside."""
         times_us = list(batch.timestamps_us)
         kept = [index for index, time_us in enumerate(times_us) if time_us <= ceiling_us]
         values = picked(batch.values, range(len(times_us)))

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow.errors import InputError
+from dataflow.io.max_ahead import newest_up_to
 from dataflow.serialization import dumps_code, loads_code
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from dataflow.spark.data_source_rows import SparkRows
 from windowing.errors import error_text
-from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, SimpleDataSourceStreamReader
@@ -77,16 +78,20 @@ class _StreamReader(SourceReader):
         with _named(source, "cannot be read as a stream"):
             self._stream = _stream(source)
         self._rows: Iterator[Any] | None = None
-        self._watermark_us = MIN_TIMESTAMP_US
+        self._watermark_us, self._ceiling_us = MIN_TIMESTAMP_US, MAX_TIMESTAMP_US
+
+    def ignore_after(self, ceiling_us: int) -> bool:
+        self._ceiling_us = ceiling_us
+        return self._source.has_event_times
 
     def read(self, max_records: int) -> SourceBatch:
         with _named(self._source, "cannot be read on"):
             is_planned = self._end is not None or self._plan()
             rows = self._taken(max_records) if is_planned else []
         found = self._source.elements(rows)
-        if self._source.has_event_times and found.times_us:
-            newest_us = max(found.times_us) - self._source.max_disorder_us
-            self._watermark_us = max(self._watermark_us, newest_us)
+        newest_us = newest_up_to(found.times_us, self._ceiling_us)
+        if self._source.has_event_times and newest_us is not None:
+            self._watermark_us = max(self._watermark_us, newest_us - self._source.max_disorder_us)
         return SourceBatch(
             values=found.values,
             timestamps_us=found.times_us,

@@ -25,7 +25,7 @@ from runners.core.ground.clock import Clock
 from runners.errors import StoredFormatError
 from runners.millwheel.store.port import JobRow, Store
 from runners.millwheel.versions.state_shape import StateShape
-from runners.observability.evidence.snapshot import JobSnapshot
+from runners.observability.evidence.snapshot import JobSnapshot, SplitEvidence
 from runners.observability.why.described_triggers import described_trigger
 from runners.observability.why.evidence import Evidence
 from runners.observability.why.explain import Question, explain
@@ -78,10 +78,19 @@ def redacted(evidence: Evidence) -> Evidence:
                 each,
                 hot_keys=[attrs.evolve(key, key=None, key_hash=0) for key in each.hot_keys],
                 hashes=(),
+                poll=_without_outage(each.poll),
             )
             for name, each in evidence.ranges.items()
         },
     )
+
+
+def _without_outage(poll: SplitEvidence | None) -> SplitEvidence | None:
+    """A poll whose outage does not say what was to be read."""
+    if poll is None or poll.outage is None:
+        return poll
+    error = without_values(poll.outage_error or "")
+    return attrs.evolve(poll, outage="its input", outage_error=error)
 
 
 def bundle_of(store: Store, job: str, clock: Clock) -> Mapping[str, str]:

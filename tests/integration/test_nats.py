@@ -3,9 +3,11 @@
 import itertools
 import json
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from threading import Thread
 from typing import Any
 
@@ -14,11 +16,13 @@ import pytest
 
 import dataflow as df
 from dataflow.errors import InputError, PipelineError, SinkError, SinkFencedError, SinkRefusedError
+from dataflow.graph import Read
 from dataflow.io.nats_streams import sink as sinks
 from dataflow.io.nats_streams.client import NatsApiError, NatsClient, NatsServer, lost_errors
 from dataflow.io.nats_streams.sink import NatsSink, NatsWriter, matches
 from dataflow.io.nats_streams.source import NatsReader, NatsSource
 from dataflow.io.nats_streams.transform import ReadFromNats
+from dataflow.io.trusted_watermark import opened
 from dataflow.sink import SinkChange
 from dataflow.source import Source, SplitStatus
 from dataflow.testing.sink_contract import SinkContract, SinkUnderTest, changes, lane_of
@@ -86,6 +90,41 @@ def read_all(client: NatsClient, stream: str) -> list[tuple[str, bytes, dict[str
         ((headers := dict(each.headers or {}))["Nats-Subject"], each.data, headers)
         for each in found
     ]
+
+
+def test_wrong_times_of_messages_do_no_harm(
+    server: NatsTestServer, client: NatsClient, stream: str
+) -> None:
+    """In the future, before 1970 and jumping back: the watermark follows those that can be, as declared."""
+    now_s, day_s = int(time.time()), 86_400
+    wrong_s = [now_s + 400 * day_s, now_s * 1_000, -day_s]
+    times_s = [now_s - 100, wrong_s[0], now_s - 200, wrong_s[1], now_s - 90, wrong_s[2], now_s - 50]
+    publish(client, stream, [{"at": each} for each in times_s])
+    source = source_of(
+        ReadFromNats(
+            stream, url=server.url, event_time=lambda row: row["at"], max_disorder=timedelta(0)
+        )
+    )
+    reader = opened(Read(source, None, day_s * US_PER_SECOND), source.splits(1)[0], None)
+    found, aside, watermarks_us = list[int](), 0, list[int]()
+
+    def read() -> int:
+        nonlocal aside
+        batch = reader.read(2)
+        found.extend(row["at"] for row in batch.values)
+        aside += len(batch.set_aside)
+        watermarks_us.append(batch.watermark_us)
+        assert batch.watermark_us == max(found, default=now_s) * US_PER_SECOND or not found
+        return len(found) + aside
+
+    until(lambda: read() == len(times_s))
+    assert found == [each for each in times_s if each not in wrong_s[:2]]
+    assert aside == 2
+    publish(client, stream, [{"at": now_s}])
+    until(lambda: read() == len(times_s) + 1)
+    assert watermarks_us == sorted(watermarks_us)
+    assert watermarks_us[-1] == now_s * US_PER_SECOND
+    reader.close()
 
 
 class NatsSourceUnderTest(SourceContract):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.io import outages
 from dataflow.io.kafka import reader as reader_module
 from dataflow.io.kafka import source as source_module
 from dataflow.io.kafka.reader import AcknowledgingReader, PartitionReader
@@ -55,7 +56,7 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of a topic is asked each time, and so is the end."""
     monkeypatch.setattr(reader_module, "TOPIC_AGE_MAX_S", 0.0)
     monkeypatch.setattr(reader_module, "CONFIRM_EVERY_S", 0.0)
-    monkeypatch.setattr(reader_module, "PAUSE_MAX_S", 0.0)
+    monkeypatch.setattr(outages, "PAUSE_MAX_S", 0.0)
 
 
 def filled() -> ModelKafka:

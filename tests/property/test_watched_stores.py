@@ -5,7 +5,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,8 +12,8 @@ from pyarrow.fs import LocalFileSystem
 
 import dataflow as df
 from dataflow.computations import WatchFiles
-from dataflow.computations import watched_files as watched_module
 from dataflow.errors import InputError
+from dataflow.io import outages
 from dataflow.io.storage import Storage, not_opened
 from dataflow.source import SourceReader, SplitStatus
 
@@ -23,10 +22,8 @@ EXPECTED = [f"{file} {line}" for file in range(FILES) for line in range(LINES)]
 
 
 def reader_of(folder: Path, position: Any = None) -> SourceReader:
-    """Of a store whose clock goes on by ten seconds with each look at it, so that no pause is waited for."""
-    now_us = iter(range(0, 1 << 60, 10_000_000))
     read = df.ReadFromText(f"{folder}/*.txt", filesystem=LocalFileSystem())
-    source = attrs.evolve(WatchFiles(read, poll=0)._source, now_us=lambda: next(now_us))
+    source = WatchFiles(read, poll=0)._source
     return source.open(0, position, fence=1)
 
 
@@ -56,7 +53,8 @@ def test_each_record_is_read_once_whatever_request_fails(
     with pytest.MonkeyPatch.context() as patched:
         reader = reader_of(tmp_path)
         # However often one comes while the place answers again at once.
-        patched.setattr(watched_module, "_TIMES_MAX", len(faults) + 1)
+        patched.setattr(outages, "REFUSALS_MAX", len(faults) + 1)
+        patched.setattr(outages, "PAUSE_MAX_S", 0.0)
         for name in ("listed", "size", "open"):
             patched.setattr(Storage, name, failing(getattr(Storage, name)))
         for number in range(500):
@@ -71,12 +69,16 @@ def test_each_record_is_read_once_whatever_request_fails(
     assert found == EXPECTED
 
 
-def test_a_damaged_file_is_an_error_where_the_place_answers(tmp_path: Path) -> None:
+def test_a_damaged_file_is_an_error_where_the_place_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outages, "PAUSE_MAX_S", 0.0)
     (tmp_path / "a.parquet").write_bytes(b"no parquet")
     read = df.ReadFromParquet(f"{tmp_path}/*.parquet", filesystem=LocalFileSystem())
-    now_us = iter(range(0, 1 << 60, 10_000_000))
-    source = attrs.evolve(WatchFiles(read, poll=0)._source, now_us=lambda: next(now_us))
-    reader = source.open(0, None, fence=1)
-    assert [len(reader.read(1).values) for _ in range(2)] == [0, 0]
+    reader = WatchFiles(read, poll=0)._source.open(0, None, fence=1)
+    for _ in range(2):
+        outage = reader.read(1).outage
+        assert outage is not None
+        assert "no Parquet file" in outage.error
     with pytest.raises(InputError, match="no Parquet file"):
         reader.read(1)

@@ -17,7 +17,8 @@ from dataflow.errors import InputError
 from dataflow.io.arrival import system_now_us
 from dataflow.io.http.receiver import Address, Receiver, tls_of
 from dataflow.io.http.spool import Spool, SpooledRequest
-from dataflow.io.message_streams.reader import Message, MessageForm, MessageReader, Poll, steady_s
+from dataflow.io.message_streams.reader import Message, MessageForm, MessageReader, Poll
+from dataflow.io.outages import steady_s
 from dataflow.source import Backlog, Source
 
 _LOG = logging.getLogger(__name__)

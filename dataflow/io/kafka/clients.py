@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -256,8 +255,3 @@ def bounded(call: Callable[[], object], wait_s: float) -> None:
         raise TimeoutError(f"the Kafka client has not answered after {waited}")
     if errors:
         raise errors[0]
-
-
-def steady_s() -> float:
-    """Seconds on a clock that nobody sets: for pauses, never for event times."""
-    return time.monotonic()  # noqa: TID251 - how long a broker is waited for is no part of what is computed

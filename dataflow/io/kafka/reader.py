@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dataflow.errors import InputError
-from dataflow.io.kafka.clients import Topic, is_refusal, kafka_error, library, not_reached, steady_s
+from dataflow.io.kafka.clients import Topic, is_refusal, kafka_error, library, not_reached
 from dataflow.io.kafka.reading import Ends, KafkaReading, PartitionSplit, ends_of
 from dataflow.io.kafka.records import RegistryAwayError
+from dataflow.io.max_ahead import newest_up_to
+from dataflow.io.outages import Outages, steady_s
 from dataflow.set_aside import SetAside
 from dataflow.source import Backlog, SourceBatch, SourceReader, SplitStatus
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_timestamp_us
@@ -33,8 +35,6 @@ WAIT_S = 0.02
 CONFIRM_EVERY_S, CONFIRM_WAIT_S = 1.0, 1.0
 #: How old it may be, in seconds, what is known of the topic.
 TOPIC_AGE_MAX_S = 30.0
-#: Longest pause before a cluster that does not answer is tried again, in seconds.
-PAUSE_MAX_S = 5.0
 
 
 class PartitionReader(SourceReader):
@@ -57,13 +57,18 @@ class PartitionReader(SourceReader):
         if topic_id is not None:
             split.check_same(Topic(id=topic_id, partitions=split.partition + 1))
         self.reads_columns = reading.form.rows is not None
-        self._watermark_us = MIN_TIMESTAMP_US
+        self._watermark_us, self._ceiling_us = MIN_TIMESTAMP_US, MAX_TIMESTAMP_US
         self._consumer: Consumer | None = None
         self._is_assigned = self._has_waited = self._is_at_end = self._is_confirmed = False
-        self._confirm_s = self._retry_s = 0.0
+        self._confirm_s = 0.0
         self._is_first_confirm, self._end_offset = True, 0
-        self._failures = 0
+        self._outages = Outages(str(split))
         self._last_us: int | None = None
+
+    def ignore_after(self, ceiling_us: int) -> bool:
+        """Follow no record that is later."""
+        self._ceiling_us = ceiling_us
+        return self._reading.max_disorder_us is not None
 
     def read(self, max_records: int) -> SourceBatch:
         """Records, if there are any; nothing while the cluster does not answer.
@@ -71,7 +76,7 @@ class PartitionReader(SourceReader):
         Raises:
             InputError: the partition cannot be read on: it is gone, or records have expired that were not read.
         """
-        if self._is_finished or steady_s() < self._retry_s:
+        if self._is_finished or self._outages.is_pausing:
             return self._batch([], [], [])
         before = self._offset
         try:
@@ -79,7 +84,7 @@ class PartitionReader(SourceReader):
             messages, lost = self._fetch(max_records)
             self._confirm(has_records=bool(messages or lost))
             values, times_us, aside = self._reading.form.read(str(self._split), messages)
-            self._failures = 0
+            self._outages.over()
         except (library().KafkaException, RegistryAwayError) as error:
             self._offset = before
             self._failed(error)
@@ -101,9 +106,8 @@ class PartitionReader(SourceReader):
         self, values: Sequence[Any], times_us: Sequence[int], aside: list[SetAside]
     ) -> SourceBatch:
         disorder_us = self._reading.max_disorder_us
-        if disorder_us is not None and len(times_us):
-            array = getattr(times_us, "array", None)
-            newest_us = max(times_us) if array is None else int(array.max())
+        newest_us = newest_up_to(times_us, self._ceiling_us)
+        if disorder_us is not None and newest_us is not None:
             self._watermark_us = max(
                 self._watermark_us, clamp_timestamp_us(newest_us - disorder_us)
             )
@@ -120,6 +124,7 @@ class PartitionReader(SourceReader):
             status=status,
             set_aside=aside,
             backlog=self._backlog(),
+            outage=self._outages.outage,
         )
 
     def _backlog(self) -> Backlog | None:
@@ -290,15 +295,7 @@ class PartitionReader(SourceReader):
             raise not_reached(f"{self._split} cannot be read", error) from error
         # What was taken out of the consumer and not handed over is read again.
         self._is_assigned = self._is_confirmed = False
-        self._failures += 1
-        self._retry_s = steady_s() + min(0.1 * 2**self._failures, PAUSE_MAX_S)
-        if self._failures & (self._failures - 1) == 0:
-            _LOG.warning(
-                "%s: no answer, %s times by now: %s; it is asked again, and nothing is lost",
-                self._split,
-                self._failures,
-                error,
-            )
+        self._outages.failed(error)
 
 
 class AcknowledgingReader(PartitionReader):

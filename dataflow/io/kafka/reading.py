@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from dataflow.errors import InputError
-from dataflow.io.kafka.clients import CONNECT_S, KafkaClients, Topic, library, steady_s
+from dataflow.io.kafka.clients import CONNECT_S, KafkaClients, Topic, library
 from dataflow.io.kafka.records import RecordForm
+from dataflow.io.outages import steady_s
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

@@ -13,7 +13,7 @@ from dataflow.errors import InputError
 from dataflow.io.json_row_form import JsonRowForm, field_times_us
 from dataflow.io.record_reader import event_times_us
 from dataflow.set_aside import SetAside
-from windowing.timestamps import MIN_TIMESTAMP_US, US_PER_SECOND, TimestampLike
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, US_PER_SECOND, TimestampLike
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -23,6 +23,8 @@ Decode = Callable[[bytes, str], Any]
 #: So many bytes of a malformed record are shown.
 _SHOWN_BYTES = 200
 _US_PER_MS = 1_000
+#: The last millisecond that is an instant.
+_MS_MAX = MAX_TIMESTAMP_US // _US_PER_MS
 
 
 class RegistryAwayError(Exception):
@@ -96,6 +98,12 @@ class RecordForm:
         elements = self.records(messages) if self.rows is None else self._rows(where, messages)
         if self.event_time is None:
             times = np.array([message.timestamp()[1] for message in messages], np.int64)
+            if times.max() > _MS_MAX:
+                raise InputError(
+                    f"{where} has a record whose timestamp is no instant",
+                    detail=f"{times.max()} milliseconds since 1970",
+                    hint="have its producer give milliseconds, or take the times from the records: event_time=",
+                )
             is_known = times >= 0
             return elements, IntColumn(np.where(is_known, times * _US_PER_MS, MIN_TIMESTAMP_US))
         if isinstance(self.event_time, str):

@@ -24,9 +24,9 @@ from dataflow.io.kafka.clients import (
     bounded,
     kafka_error,
     library,
-    steady_s,
 )
 from dataflow.io.kafka.messages import Encoded, Mode, messages_of
+from dataflow.io.outages import steady_s
 from dataflow.sink import Lane, SinkChange, SinkWriter
 
 if TYPE_CHECKING:

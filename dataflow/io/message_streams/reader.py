@@ -11,8 +11,6 @@ aside, and here is the watermark:
 A server that is away is asked again, after a pause; meanwhile there is nothing to read.
 """
 
-import logging
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,14 +18,17 @@ from typing import Any
 import attrs
 
 from dataflow.errors import InputError
+from dataflow.io.max_ahead import newest_up_to
+from dataflow.io.outages import Outages
 from dataflow.io.record_reader import event_times_us
 from dataflow.set_aside import RAW_BYTES_MAX, SetAside
 from dataflow.source import Backlog, SourceBatch, SourceReader, SplitStatus
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, TimestampLike
-
-_LOG = logging.getLogger(__name__)
-#: Longest pause before a server that is away is asked again, in seconds.
-PAUSE_MAX_S = 5.0
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    MIN_TIMESTAMP_US,
+    TimestampLike,
+    clamp_timestamp_us,
+)
 
 
 @attrs.frozen
@@ -106,8 +107,8 @@ class MessageReader(SourceReader):
 
     def __init__(self, form: MessageForm, position: Any) -> None:
         self._form, self.position = form, position
-        self._watermark_us = MIN_TIMESTAMP_US
-        self._retry_s, self._failures = 0.0, 0
+        self._watermark_us, self._ceiling_us = MIN_TIMESTAMP_US, MAX_TIMESTAMP_US
+        self._outages = Outages(form.name)
         self._is_over = False
 
     @abstractmethod
@@ -122,35 +123,29 @@ class MessageReader(SourceReader):
             Exception: the server is away (`lost`).
         """
 
+    def ignore_after(self, ceiling_us: int) -> bool:
+        """Follow no time of a message, or of the server, that is later."""
+        self._ceiling_us = ceiling_us
+        return self._form.has_event_times
+
     def read(self, max_records: int) -> SourceBatch:
         """Elements, if there are any; nothing while the server is away.
 
         Raises:
             InputError: the stream cannot be read on: messages are gone that were not read, or it is another one.
         """
-        if self._is_over or steady_s() < self._retry_s:
+        if self._is_over or self._outages.is_pausing:
             return self._batch(Poll(messages=(), position=self.position, is_over=self._is_over))
         try:
             poll = self.poll(max_records)
         except self.lost as error:
-            self._failed(error)
+            self.close()
+            self._outages.failed(error)
             poll = Poll(messages=(), position=self.position)
         else:
-            self._failures = 0
+            self._outages.over()
         self.position, self._is_over = poll.position, poll.is_over
         return self._batch(poll)
-
-    def _failed(self, error: BaseException) -> None:
-        self.close()
-        self._failures += 1
-        self._retry_s = steady_s() + min(0.05 * 2**self._failures, PAUSE_MAX_S)
-        if self._failures & (self._failures - 1) == 0:
-            _LOG.warning(
-                "%s: the server does not answer, %s times by now: %s; it is asked again, and nothing is lost",
-                self._form.name,
-                self._failures,
-                f"{type(error).__name__} {error}".strip(),
-            )
 
     def _batch(self, poll: Poll) -> SourceBatch:
         values, times_us, aside = self._elements(poll.messages)
@@ -168,13 +163,15 @@ class MessageReader(SourceReader):
             status=status,
             set_aside=aside,
             backlog=poll.backlog,
+            outage=self._outages.outage,
         )
 
     def _advance(self, poll: Poll, times_us: Sequence[int]) -> None:
-        form, newest_us = self._form, max(times_us, default=None)
+        form = self._form
         if form.event_time is None:
-            newest_us = poll.messages[-1].time_us if poll.messages else None
-            newest_us = newest_us if poll.now_us is None else poll.now_us
+            is_behind = poll.now_us is None
+            times_us = [each.time_us for each in poll.messages] if is_behind else [poll.now_us or 0]
+        newest_us = newest_up_to(times_us, self._ceiling_us)
         if form.has_event_times and newest_us is not None:
             self._watermark_us = max(self._watermark_us, newest_us - form.max_disorder_us)
 
@@ -195,7 +192,8 @@ class MessageReader(SourceReader):
             if not self._form.has_server_times:
                 return values, [MIN_TIMESTAMP_US] * len(kept), aside
             # Where the server's clock was set back, what comes now is not earlier than what was said of it.
-            return values, [max(m.time_us, self._watermark_us) for m in kept], aside
+            behind_us = self._watermark_us
+            return values, [clamp_timestamp_us(max(m.time_us, behind_us)) for m in kept], aside
         try:
             return values, list(event_times_us(self._form.name, event_time, values)), aside
         except Exception:  # noqa: BLE001 - which record it is, and in which words, is found one by one
@@ -228,8 +226,3 @@ class MessageReader(SourceReader):
             ),
             element=message.raw[:RAW_BYTES_MAX],
         )
-
-
-def steady_s() -> float:
-    """Seconds on a clock that nobody sets: for pauses, never for event times."""
-    return time.monotonic()  # noqa: TID251 - how long a server is waited for is no part of what is computed

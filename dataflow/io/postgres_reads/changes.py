@@ -24,9 +24,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+
 from dataflow.errors import InputError, PipelineError
 from dataflow.io.arrival import system_now_us
+from dataflow.io.outages import steady_s
 from dataflow.io.postgres_reads.change_decoder import ChangeDecoder
+from dataflow.io.postgres_reads.connection import (
+    SLOT_IN_USE,
+    CopyStream,
+    checked_session,
+    connect,
+    error_code,
+    quoted,
+)
 from dataflow.io.postgres_reads.connection_retries import ConnectionRetries
 from dataflow.io.postgres_reads.copy import TableCopy
 from dataflow.io.postgres_reads.keys import KeyOf
@@ -46,17 +56,7 @@ from dataflow.io.postgres_reads.slot import (
 from dataflow.io.postgres_reads.table import TableShape, check_for_changes, table_shape
 from dataflow.io.postgres_reads.timelines import checked_timeline
 from dataflow.source import Backlog, Source, SourceBatch, SourceReader
-from windowing.timestamps import MIN_TIMESTAMP_US
-
-from dataflow.io.postgres_reads.connection import (
-    SLOT_IN_USE,
-    CopyStream,
-    checked_session,
-    connect,
-    error_code,
-    quoted,
-    steady_s,
-)
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 _KEEPALIVE = struct.Struct("!qqb")
 #: Of a message with data: its kind, two places and a time come before it.
@@ -180,7 +180,7 @@ class ChangesReader(SourceReader):
         self._position = None if position is None else SlotPosition.of(position)
         # Whoever is given a position owns the slot; the session of a former owner is in the way.
         self._may_take_over = position is not None
-        self._watermark_us = MIN_TIMESTAMP_US
+        self._watermark_us, self._ceiling_us = MIN_TIMESTAMP_US, MAX_TIMESTAMP_US
         self._committed_lsn = 0
         self._copy: TableCopy | None = None
         self._rows: RowShape | None = None
@@ -199,6 +199,11 @@ class ChangesReader(SourceReader):
             source.table, slot=source.slot, is_known=position is not None
         )
         self._error: InputError | None = None
+
+    def ignore_after(self, ceiling_us: int) -> bool:
+        """Follow no time of the server's clock that is later; rows may be."""
+        self._ceiling_us = ceiling_us
+        return False
 
     def read(self, max_records: int) -> SourceBatch:
         """Signed rows, if there are any; nothing while the server is away.
@@ -240,6 +245,8 @@ class ChangesReader(SourceReader):
             watermark_us=self._watermark_us,
             set_aside=() if read is None else read.set_aside,
             backlog=self._backlog,
+            # What came before the connection was lost is handed over first.
+            outage=None if found else self._retries.outage,
         )
 
     @property
@@ -367,7 +374,8 @@ class ChangesReader(SourceReader):
                 self._came_to(commit.end_lsn)
 
     def _advance(self, time_us: int) -> None:
-        self._watermark_us = max(self._watermark_us, time_us - self._source.max_disorder_us)
+        if time_us <= self._ceiling_us:
+            self._watermark_us = max(self._watermark_us, time_us - self._source.max_disorder_us)
 
     def _came_to(self, lsn: int) -> None:
         if self._marker is not None and self._marker.lsn <= lsn:

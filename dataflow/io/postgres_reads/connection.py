@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import select
 import struct
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -179,11 +178,6 @@ def login_error(table: str, error: BaseException) -> InputError:
         detail=detail,
         hint="check the dsn, and that the server runs and lets this user in",
     )
-
-
-def steady_s() -> float:
-    """Seconds on a clock that nobody sets: for pauses, never for event times."""
-    return time.monotonic()  # noqa: TID251 - how long a server is waited for is no part of what is computed
 
 
 def error_code(error: BaseException) -> str | None:

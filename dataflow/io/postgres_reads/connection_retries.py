@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-
 from dataflow.errors import InputError
+from dataflow.io.outages import Outages, steady_s
 from dataflow.io.postgres_reads.connection import (
     error_code,
     is_lost,
     login_error,
     refuses_login,
-    steady_s,
 )
+from dataflow.source import Outage
 
-_LOG = logging.getLogger(__name__)
 #: How long a server that has let this job in before may refuse the login, in seconds: passwords are changed.
 REFUSED_MAX_S = 60.0
-#: Longest pause before a lost connection is tried again, in seconds.
-PAUSE_MAX_S = 5.0
 
 
 class ConnectionRetries:
-    """Pauses between attempts, ever longer ones; nobody sleeps, as other inputs are read meanwhile.
+    """Which errors of attempts to read are passing ones, and the pauses between the attempts (`Outages`).
 
     Args:
         table: that is read, for messages.
@@ -31,19 +27,24 @@ class ConnectionRetries:
 
     def __init__(self, table: str, *, is_known: bool, slot: str | None = None) -> None:
         self._table, self._is_known, self._slot = table, is_known, slot
-        self._retry_s = 0.0
-        self._failures = 0
+        self._outages = Outages(table if slot is None else f"changes of {table} (slot {slot})")
         #: Since when logins are refused; None: they are not.
         self._refused_since_s: float | None = None
 
     @property
     def is_pausing(self) -> bool:
         """Whether the next attempt is still to wait."""
-        return steady_s() < self._retry_s
+        return self._outages.is_pausing
+
+    @property
+    def outage(self) -> Outage | None:
+        """What a batch says of it (`SourceBatch.outage`); None: the last attempt has not failed."""
+        return self._outages.outage
 
     def succeeded(self) -> None:
         """Note that the server has answered."""
-        self._failures, self._is_known, self._refused_since_s = 0, True, None
+        self._outages.over()
+        self._is_known, self._refused_since_s = True, None
 
     def wait(self, pause_s: float) -> None:
         """Pause without a failure.
@@ -51,7 +52,7 @@ class ConnectionRetries:
         Args:
             pause_s: for so many seconds.
         """
-        self._retry_s = steady_s() + pause_s
+        self._outages.pause(pause_s)
 
     def failed(self, error: Exception) -> None:
         """Pause, where another attempt may help; raise otherwise.
@@ -77,18 +78,7 @@ class ConnectionRetries:
                 ),
                 hint="docs/connectors/postgres.md lists the rights and settings that it needs",
             ) from error
-        self._failures += 1
-        self.wait(min(0.1 * 2**self._failures, PAUSE_MAX_S))
-        if self._failures & (self._failures - 1) == 0:
-            _LOG.warning(
-                "%s: the connection is lost or its query was ended, %s times by now: %s; it is tried again, and "
-                "nothing is lost",
-                self._table
-                if self._slot is None
-                else f"changes of {self._table} (slot {self._slot})",
-                self._failures,
-                str(error).strip(),
-            )
+        self._outages.failed(error)
 
     def _is_refused_for_long(self, error: Exception) -> bool:
         """Whether the login is refused, and has been for long, or was never accepted."""

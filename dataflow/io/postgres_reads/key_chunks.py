@@ -365,7 +365,8 @@ class KeyChunksReader(SourceReader):
             raise self._source.no_key(names, f"the same key as another, {texts_of(twice)}")
 
     def _batch(self, taken: Sequence[tuple[Any, ...]]) -> SourceBatch:
-        return batch_of_rows(self._rows, taken, self._position, is_finished=self._is_finished)
+        found = batch_of_rows(self._rows, taken, self._position, is_finished=self._is_finished)
+        return attrs.evolve(found, outage=self._retries.outage)
 
     def close(self) -> None:
         """End the session.  Idempotent."""

@@ -10,7 +10,7 @@ from typing import Self
 
 import attrs
 
-from dataflow.source import Backlog, SourceBatch, SplitStatus
+from dataflow.source import Backlog, Outage, SourceBatch, SplitStatus
 
 
 @attrs.frozen(kw_only=True)
@@ -24,6 +24,8 @@ class SplitPoll:
         idle_since_us: the first poll by this owner since when its reader has said each time that the split is idle;
             None: it does not say so, whether or not it has records.
         is_finished: whether its reader has said that nothing will ever come.
+        outage: why it could not be read, by the word of its reader, which tries again; None: it could.
+        outage_since_us: the first poll by this owner since when it could not; None: it could.
     """
 
     polled_us: int
@@ -31,6 +33,8 @@ class SplitPoll:
     backlog: Backlog | None = None
     idle_since_us: int | None = None
     is_finished: bool = False
+    outage: Outage | None = None
+    outage_since_us: int | None = None
 
     @classmethod
     def of(cls, batch: SourceBatch, now_us: int, *, before: Self | None = None) -> Self:
@@ -41,16 +45,22 @@ class SplitPoll:
             now_us: the processing time, in microseconds since 1970.
             before: the last poll before it; None: there was none.
         """
-        idle_since_us = None
-        if batch.status is SplitStatus.IDLE:
-            known_us = None if before is None else before.idle_since_us
-            idle_since_us = now_us if known_us is None else known_us
         poll = cls(
             polled_us=now_us,
             record_us=now_us if batch.records else None,
             backlog=batch.backlog,
-            idle_since_us=idle_since_us,
+            idle_since_us=_since(
+                now_us,
+                is_so=batch.status is SplitStatus.IDLE,
+                known_us=None if before is None else before.idle_since_us,
+            ),
             is_finished=batch.status is SplitStatus.FINISHED,
+            outage=batch.outage,
+            outage_since_us=_since(
+                now_us,
+                is_so=batch.outage is not None,
+                known_us=None if before is None else before.outage_since_us,
+            ),
         )
         return poll.following(before)
 
@@ -63,3 +73,10 @@ class SplitPoll:
         if self.record_us is not None or before is None:
             return self
         return attrs.evolve(self, record_us=before.record_us)
+
+
+def _since(now_us: int, *, is_so: bool, known_us: int | None) -> int | None:
+    """Since when something is so; None: it is not."""
+    if not is_so:
+        return None
+    return now_us if known_us is None else known_us

@@ -422,7 +422,6 @@ class Worker:
             if hindrance is not None:
                 self._waits.waits(owned.range_id, partial(why_not_read, hindrance, owned, sources))
                 continue
-            self._waits.goes_on(owned.range_id)
             is_columnar = computation.reads_columns(owned.range_id)
             allowed = self._pace.records_allowed(owned, is_columnar=is_columnar)
             if not allowed:
@@ -435,11 +434,21 @@ class Worker:
                     has_read=self._tracing.has_read,
                 )  # fmt: skip
             self._pace.spend(owned.range_id, count)
+            self._note_outage(owned)
             self._commit(self._tracing.done(step))
             open_bytes += owned.outbox.open_bytes
             self._committer.counts["read"] += count
             worked |= step is not None
         return worked
+
+    def _note_outage(self, owned: OwnedRange) -> None:
+        """Note whether a split that was just polled could be read."""
+        outage = None if owned.poll is None else owned.poll.outage
+        if outage is None:
+            self._waits.goes_on(owned.range_id)
+            return
+        reason = f"{outage.what} cannot be read\n{outage.error}"
+        self._waits.waits(owned.range_id, lambda: reason)
 
     def _flush_acknowledged(self, *, worked: bool) -> None:
         """Delete what has been acknowledged although nothing else is to be committed on a range.

@@ -174,6 +174,11 @@ class SplitEvidence:
     """The last poll of a split (`runners.millwheel.model.split_poll`).
 
     Its reader's word that it is idle counts for as long as the worker that has it reports within its lease.
+
+    Attributes:
+        outage: what could not be read, while its reader tries again; None: it could be.
+        outage_error: of the last try.
+        outage_since_us: since when.
     """
 
     polled_us: int
@@ -183,6 +188,9 @@ class SplitEvidence:
     backlog_records: int | None = None
     backlog_bytes: int | None = None
     backlog_age_us: int | None = None
+    outage: str | None = None
+    outage_error: str | None = None
+    outage_since_us: int | None = None
 
 
 @attrs.frozen(kw_only=True)

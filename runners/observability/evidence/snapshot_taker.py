@@ -197,7 +197,7 @@ def _range(
         hot_keys=[] if account is None else hot_keys_of(account.frequent.get(range_id, ())),
         keys=None if keys is None else (keys.low, keys.high - 1),
         hashes=load.hashes if has_hashes else (),
-        poll=_poll(view.statistics.splits.get(range_id)),
+        poll=poll_of(view.statistics.splits.get(range_id)),
         **_holds(holds),
     )
 
@@ -246,7 +246,12 @@ def hot_keys_of(frequent: Sequence[FrequentKey]) -> list[HotKey]:
     ]
 
 
-def _poll(poll: SplitPoll | None) -> SplitEvidence | None:
+def poll_of(poll: SplitPoll | None) -> SplitEvidence | None:
+    """The last poll of a split, as a document has it.
+
+    Args:
+        poll: as its worker reports it, or the store has it; None: nobody has asked the split yet.
+    """
     if poll is None:
         return None
     backlog = poll.backlog
@@ -258,6 +263,9 @@ def _poll(poll: SplitPoll | None) -> SplitEvidence | None:
         backlog_records=None if backlog is None else backlog.records,
         backlog_bytes=None if backlog is None else backlog.size_bytes,
         backlog_age_us=None if backlog is None else backlog.age_us,
+        outage=None if poll.outage is None else poll.outage.what,
+        outage_error=None if poll.outage is None else poll.outage.error,
+        outage_since_us=poll.outage_since_us,
     )
 
 

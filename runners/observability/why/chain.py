@@ -43,6 +43,7 @@ _FIRST = (
     CauseKind.COMMIT_WAITS,
     CauseKind.WORKER_BUSY,
     CauseKind.UNACKNOWLEDGED,
+    CauseKind.INPUT_AWAY,
     CauseKind.NEVER_POLLED,
     CauseKind.NOT_POLLED,
     CauseKind.NOT_REPORTED,

@@ -48,6 +48,8 @@ _HINTS = {
     "is nothing reports SplitStatus.IDLE, and holds nothing back then",
     CauseKind.NEVER_READ: "is the input empty? a split without a record holds event time at its beginning until its "
     "reader reports SplitStatus.IDLE or the end",
+    CauseKind.INPUT_AWAY: "it is tried again by itself, and nothing is lost; look at what is to be read, from "
+    "the machines of the workers; dataflow troubles JOB has what failed before",
     CauseKind.NOT_POLLED: "a split that is not asked may have anything; look at the backlog of its receivers, and at "
     "skew_limit",
     CauseKind.RANGE_WITHOUT_OWNER: "a worker needs a free task slot of Spark; dataflow troubles JOB has why "

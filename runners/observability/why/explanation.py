@@ -53,6 +53,7 @@ class CauseKind(StrEnum):
     MAY_GROW = "may grow"
     NEVER_POLLED = "never polled"
     NOT_POLLED = "not polled"
+    INPUT_AWAY = "input away"
     NEVER_READ = "never read"
     ALL_IDLE = "all idle"
     WAITS_FOR_RECORD = "waits for record"

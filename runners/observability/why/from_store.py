@@ -30,9 +30,9 @@ from runners.observability.evidence.snapshot import (
     JobSnapshot,
     RangeEvidence,
     RangeState,
-    SplitEvidence,
     StageEvidence,
 )
+from runners.observability.evidence.snapshot_taker import poll_of
 from runners.observability.why.described_triggers import described_trigger
 from runners.observability.why.evidence import (
     Blocked,
@@ -444,17 +444,7 @@ def _range(row: RangeRow, hold_us: int | None, poll: SplitPoll | None) -> RangeE
         is_ended=is_ended,
         processed_us=reached_us,
         unacknowledged_us=hold_us,
-        poll=None if poll is None else _poll(poll),
-    )
-
-
-def _poll(poll: SplitPoll) -> SplitEvidence:
-    return SplitEvidence(
-        polled_us=poll.polled_us,
-        record_us=poll.record_us,
-        idle_since_us=poll.idle_since_us,
-        is_finished=poll.is_finished,
-        backlog_records=None if poll.backlog is None else poll.backlog.records,
+        poll=poll_of(poll),
     )
 
 

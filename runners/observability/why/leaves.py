@@ -223,6 +223,13 @@ def _of_poll(evidence: Evidence, each: RangeEvidence, *, are_idle: bool) -> tupl
             f"or it is too far ahead of other splits (skew_limit); {_last_record(poll, at_us)}"
         )
         return CauseKind.NOT_POLLED, text
+    if poll.outage is not None:
+        away_us = 0 if poll.outage_since_us is None else max(0, at_us - poll.outage_since_us)
+        text = (
+            f"{poll.outage} cannot be read, for {length(away_us)}; the last try: {poll.outage_error}; "
+            f"{_last_record(poll, at_us)}"
+        )
+        return CauseKind.INPUT_AWAY, text
     if poll.record_us is None:
         return (
             CauseKind.NEVER_READ,

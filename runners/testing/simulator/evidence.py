@@ -12,16 +12,14 @@ from runners.millwheel.master.master import Master
 from runners.millwheel.master.slots import Slot
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import RangeLoad
-from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.observability.evidence.snapshot import (
     RangeEvidence,
     RangeState,
-    SplitEvidence,
     StageEvidence,
     WorkerEvidence,
 )
-from runners.observability.evidence.snapshot_taker import hot_keys_of
+from runners.observability.evidence.snapshot_taker import hot_keys_of, poll_of
 from runners.observability.why.evidence import Evidence, JobState, Pending
 from runners.observability.why.from_store import key_from_store, with_due
 from runners.testing.simulator.cluster import JOB, SimulatedCluster
@@ -155,17 +153,5 @@ def _range(
         hot_keys=[]
         if slot.account is None
         else hot_keys_of(slot.account.frequent.get(range_id, ())),
-        poll=_poll(master.last_poll(range_id)),
-    )
-
-
-def _poll(poll: SplitPoll | None) -> SplitEvidence | None:
-    if poll is None:
-        return None
-    return SplitEvidence(
-        polled_us=poll.polled_us,
-        record_us=poll.record_us,
-        idle_since_us=poll.idle_since_us,
-        is_finished=poll.is_finished,
-        backlog_records=None if poll.backlog is None else poll.backlog.records,
+        poll=poll_of(master.last_poll(range_id)),
     )

@@ -1,5 +1,6 @@
 """Under a fault the leaf is the part that is at fault: a worker that is dead or stopped, a split, a lost delivery."""
 
+import re
 from random import Random
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import dataflow as df
 from runners.millwheel.model.ids import Channel
+from runners.millwheel.model.troubles import TroubleKind
 from runners.millwheel.wire.messages import Deliver, decode
 from runners.millwheel.worker import courier
 from runners.observability.why.chain import chain_of
@@ -70,6 +72,38 @@ def test_a_stuck_split_is_named(seed: int, stuck: int) -> None:
     assert found.leaf.value_us == 20 * US_PER_S
     assert [each.name for each in found.chain] == ["all", "sum", f"read[{stuck}]"]
     assert f"split read[{stuck}] is at" in found.sentence
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("away", [0, 1])
+def test_an_input_that_cannot_be_read_is_named_until_it_can(seed: int, away: int) -> None:
+    """What it is, since when and the last error, among troubles too; the other split goes on."""
+    cluster = started(seed)
+    errors = [df.Outage(what="the table a", error=f"OSError: error {n}") for n in (1, 2)]
+    cluster.gate.away[away] = errors[0]
+    cluster.open_to(60)
+    cluster.run_for(7_000)
+    cluster.gate.away[away] = errors[1]
+    cluster.run_for(70_000)
+
+    found = cluster.why(transform="all", window=df.Window(20 * US_PER_S, 30 * US_PER_S))
+    assert found.leaf is not None
+    assert (found.leaf.kind, found.leaf.name) == (HolderKind.SPLIT, f"read[{away}]")
+    assert found.cause is CauseKind.INPUT_AWAY
+    assert re.search(r"the table a cannot be read, for 1 minute.*OSError: error 2", found.sentence)
+    # The reports of one range are at most a minute apart, and have the error of their time.
+    place, head = f"read[{away}]", "the table a cannot be read"
+    assert [
+        (each.kind, each.place, each.count, each.reason.splitlines())
+        for each in cluster.master.troubles.take()
+    ] == [(TroubleKind.WAIT, place, 2, [head, "OSError: error 2"])]
+
+    cluster.gate.away.clear()
+    cluster.run_to(lambda: cluster.at("all") == 60)
+    assert cluster.why(transform="all").cause is not CauseKind.INPUT_AWAY
+    assert [(each.kind, each.place) for each in cluster.master.troubles.take()] == [
+        (TroubleKind.RESUMED, place)
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,10 +1,10 @@
-"""What is reported of those who wait: what lasts, once, and when it is over."""
+"""What is reported of those who wait: what lasts, again each minute, and when it is over."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow.times import in_words
-from runners.millwheel.model.long_waits import OVER, LongWaits
+from runners.millwheel.model.long_waits import OVER, REPEATED_AFTER_MS, LongWaits
 from runners.testing.manual_clock import ManualClock
 from windowing.timestamps import US_PER_SECOND
 
@@ -13,10 +13,14 @@ LONG_MS = 1_000
 
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from("ab"), st.booleans(), st.sampled_from([0, 1, 400, 999, 1_000]))
+        st.tuples(
+            st.sampled_from("ab"), st.booleans(), st.sampled_from([0, 1, 400, 999, 1_000, 30_000])
+        )
     )
 )
-def test_a_long_wait_is_reported_once_and_so_is_its_end(steps: list[tuple[str, bool, int]]) -> None:
+def test_a_long_wait_is_reported_each_minute_and_so_is_its_end(
+    steps: list[tuple[str, bool, int]],
+) -> None:
     """A short one is not, and whoever goes on without having waited reports nothing."""
     clock, reported = ManualClock(), list[tuple[str, str, bool]]()
     waits = LongWaits(
@@ -24,20 +28,21 @@ def test_a_long_wait_is_reported_once_and_so_is_its_end(steps: list[tuple[str, b
     )
     since: dict[str, int] = {}
     expected: list[tuple[str, str, bool]] = []
-    open_places: set[str] = set()
+    open_places: dict[str, int] = {}
     for place, is_waiting, pause_ms in steps:
         clock.advance(pause_ms)
         now_ms = clock.monotonic_ms()
         if is_waiting:
             began_ms = since.setdefault(place, now_ms)
-            if now_ms - began_ms >= LONG_MS and place not in open_places:
-                open_places.add(place)
+            due_ms = open_places.get(place, began_ms + LONG_MS - REPEATED_AFTER_MS)
+            if now_ms - due_ms >= REPEATED_AFTER_MS:
+                open_places[place] = now_ms
                 expected.append((place, "why", False))
             waits.waits(place, lambda: "why")
         else:
             began_ms = since.pop(place, now_ms)
             if place in open_places:
-                open_places.remove(place)
+                del open_places[place]
                 waited_s = round((now_ms - began_ms) / 1_000)
                 expected.append(
                     (place, f"{OVER}\nafter {in_words(waited_s * US_PER_SECOND)}", True)
