@@ -57,6 +57,10 @@ class TableNotOpenedError(InputError):
     """A table is not there, or is not reached; in the second case the error of the client is its cause."""
 
 
+class TableFileError(InputError):
+    """Files of a version of a table cannot be read, though the table answers."""
+
+
 class SinkError(DataflowError):
     """A sink does not have what was written to it, or cannot be written to."""
 

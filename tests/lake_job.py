@@ -1,8 +1,9 @@
 """A stream whose sums, which are emitted early and retracted, go to tables of lakes: a driver that tests may kill.
 
-``python -m tests.lake_job CSV STORE CATALOGUE FOLDER``: the input, the DSNs, and where to.
+``python -m tests.lake_job CSV STORE CATALOGUE PLACE``: the input, the DSNs, and a folder or an address of S3.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,17 @@ BATCHING = df.Batching(max_delay_ms=300, max_bytes=1 << 20, max_rows=500)
 ICEBERG_TABLE = "shop.sums"
 
 
-def catalog(dsn: str, folder: str) -> dict[str, str]:
-    """A catalogue in a Postgres."""
+def catalog(dsn: str, place: str) -> dict[str, str]:
+    """A catalogue in a Postgres, of tables in a place."""
     address = f"postgresql+psycopg:///?{urlencode(conninfo_to_dict(dsn))}"
-    return {"type": "sql", "uri": address, "warehouse": f"file://{folder}/iceberg"}
+    found = {"type": "sql", "uri": address, "warehouse": f"file://{place}/iceberg"}
+    if place.startswith("s3://"):
+        found["warehouse"] = f"{place}/iceberg"
+        found |= {"s3.endpoint": os.environ["AWS_ENDPOINT_URL"], "s3.region": "us-east-1"}
+    return found
 
 
-def main(path: Path, store: str, catalogue: str, folder: str) -> None:
+def main(path: Path, store: str, catalogue: str, place: str) -> None:
     """Run the job "lake" to its end."""
     runner = StreamingRunner(
         job="lake", store=store, records_per_second=RECORDS_PER_SECOND, show_progress=False
@@ -33,14 +38,14 @@ def main(path: Path, store: str, catalogue: str, folder: str) -> None:
     p = df.Pipeline(runner)
     rows: df.PCollection[dict[str, Any]] = sums(p, path)
     rows | df.WriteToDelta(
-        f"{folder}/changes", columns=COLUMNS, changelog="sign", shards=2, batching=BATCHING
+        f"{place}/changes", columns=COLUMNS, changelog="sign", shards=2, batching=BATCHING
     )
     rows | "totals" >> df.WriteToDelta(
-        f"{folder}/totals", columns=COLUMNS, key=["user", "start"], batching=BATCHING
+        f"{place}/totals", columns=COLUMNS, key=["user", "start"], batching=BATCHING
     )
     rows | df.WriteToIceberg(
         ICEBERG_TABLE,
-        catalog=catalog(catalogue, folder),
+        catalog=catalog(catalogue, place),
         columns=COLUMNS,
         changelog="sign",
         batching=BATCHING,

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import InputError, PipelineError, TableNotOpenedError
+from dataflow.errors import InputError, PipelineError, TableFileError, TableNotOpenedError
 from dataflow.io.arrival import ArrivalTime
 from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
@@ -162,7 +162,7 @@ class DeltaTableReader(LakeTable):
         try:
             dataset = self._place.opened(version).to_pyarrow_dataset()
         except Exception as error:
-            raise InputError(
+            raise TableFileError(
                 f"{self.title} cannot be read: version {version}",
                 detail=f"{error}; the newest version is {self.newest()}",
                 hint="it may not be there yet, or not any more; or it has features that deltalake does not read as "
@@ -190,7 +190,8 @@ class DeltaSource(LakeSource):
 
     def opened(self) -> DeltaTableReader:
         """The table."""
-        return DeltaTableReader(DeltaPlace(uri=self.input_name, options=self.options))
+        place = DeltaPlace(uri=self.input_name, options=self.options, is_tried_again=self.follows)
+        return DeltaTableReader(place)
 
 
 class ReadFromDelta(ReadFromParquet[T]):

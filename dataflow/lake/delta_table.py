@@ -20,14 +20,23 @@ class DeltaPlace:
     Attributes:
         uri: a folder, or an address.
         options: of the object store.
+        is_tried_again: whether who opens it tries again, and other inputs are to be read meanwhile; so that the client
+            need not.
     """
 
     uri: str
     options: Mapping[str, str] | None = None
+    is_tried_again: bool = False
 
     @property
     def storage_options(self) -> dict[str, str] | None:
         """The options, and that a service without encryption may be one, where the environment names such a one."""
+        if not self.is_tried_again:
+            return self._given_options
+        return {"max_retries": "1", **(self._given_options or {})}
+
+    @property
+    def _given_options(self) -> dict[str, str] | None:
         if self.options is not None:
             return dict(self.options)
         gcs_key = gcs_service_key()

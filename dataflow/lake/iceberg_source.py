@@ -15,7 +15,7 @@ from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_source import POLL
-from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
+from dataflow.lake.iceberg_table import IcebergPlace, check_table_name, close_catalog
 from dataflow.lake.reading import LakeSource, LakeTable, check_event_time
 from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
@@ -48,6 +48,10 @@ class IcebergTableReader(LakeTable):
     def schema(self) -> pa.Schema:
         """The columns of the table as it is now."""
         return self._place.schema(self._table)
+
+    def close(self) -> None:
+        """Close the connections of its catalogue."""
+        close_catalog(self._table)
 
     def newest(self) -> int:
         """The snapshot that the table is at."""

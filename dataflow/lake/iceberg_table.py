@@ -31,6 +31,8 @@ class IcebergPlace:
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - an extra
 
         properties = {key: value for key, value in self.catalog.items() if key != "name"}
+        if properties.get("warehouse", "").startswith(("gs://", "gcs://")):
+            properties.setdefault("py-io-impl", "dataflow.lake.iceberg_io.GcsFileIO")
         return load_catalog(self.catalog.get("name", "dataflow"), **properties)
 
     def opened_or_created(
@@ -69,7 +71,7 @@ class IcebergPlace:
         return table.schema().as_arrow()
 
     def checked(self, name: str) -> Any:
-        """The table; None: there is none.
+        """The table, with a catalogue of its own; None: there is none.
 
         Args:
             name: of the transform, for messages.
@@ -79,16 +81,34 @@ class IcebergPlace:
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
 
+        catalog = None
         try:
-            return self.opened(self.loaded_catalog())
+            catalog = self.loaded_catalog()
+            return self.opened(catalog)
         except NoSuchTableError:
+            _close(catalog)
             return None
         except Exception as error:
+            _close(catalog)
             raise TableNotOpenedError(
                 f"{name} does not reach the table {self.table!r}",
                 detail=f"{type(error).__name__}: {error}",
                 hint="check the properties of the catalogue, and the credentials, where the pipeline runs",
             ) from error
+
+
+def close_catalog(table: Any) -> None:
+    """Close the connections of the catalogue of a table.
+
+    Args:
+        table: that was opened; None: there is none.
+    """
+    _close(None if table is None else table.catalog)
+
+
+def _close(catalog: Any) -> None:
+    if catalog is not None:
+        catalog.close()
 
 
 def without_retries(table: Any) -> Any:

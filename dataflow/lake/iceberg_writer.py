@@ -24,7 +24,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow.errors import SinkFencedError
-from dataflow.lake.iceberg_table import IcebergPlace, without_retries
+from dataflow.lake.iceberg_table import IcebergPlace, close_catalog, without_retries
 from dataflow.lake.table_format import LAKE_BATCHING, TableFormat
 from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
 from dataflow.table import ColumnType
@@ -73,8 +73,11 @@ class IcebergSink(Sink[Any]):
             InputError: it cannot, or they cannot.
         """
         table = self.place.checked("WriteToIceberg")
-        if table is not None:
-            self.file_format.check_fit(self.place.table, self.place.schema(table))
+        try:
+            if table is not None:
+                self.file_format.check_fit(self.place.table, self.place.schema(table))
+        finally:
+            close_catalog(table)
 
     def open(self, lane: Lane) -> SinkWriter:
         """A writer of the lane."""

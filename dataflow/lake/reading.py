@@ -6,20 +6,22 @@ of a file, and a row in it.  Of changes the two versions are the same where none
 
 from __future__ import annotations
 
-import logging
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import InputError, PipelineError, TableNotOpenedError
+from dataflow.errors import InputError, PipelineError, TableFileError, TableNotOpenedError
 from dataflow.io.arrival import system_now_us
+from dataflow.io.outages import Outages
 from dataflow.io.parquet_files import ArrowReader, ParquetSource
+from dataflow.lake.refusals import is_refusal
 from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from windowing.errors import error_text
+from windowing.timestamps import US_PER_SECOND
 
 #: The column with the sign of a change, beside those of the table.
 SIGN = "dataflow_sign"
@@ -27,15 +29,6 @@ SIGN = "dataflow_sign"
 Position = tuple[bool, int, int, int, int]
 #: A version, every which of its files from which on, and when the input was divided.
 Split = tuple[int, int, int, int | None]
-#: How often opening has to be refused in a row for that to be believed: a store that is just coming back says such
-#: things, too.
-_REFUSALS_MAX = 3
-#: What clients of object stores and catalogues say where a server has answered; all of it comes as the same exceptions.
-_REFUSED = re.compile(
-    r"40[134] (Unauthorized|Forbidden|Not Found)|ACCESS_DENIED|NO_SUCH_BUCKET|UnauthorizedError|ForbiddenError"
-    r"|HTTP status 40[134]"
-)
-_LOG = logging.getLogger(__name__)
 
 
 class LakeTable(ABC):
@@ -46,6 +39,9 @@ class LakeTable(ABC):
     """
 
     title: str
+
+    def close(self) -> None:  # noqa: B027 - most tables hold no connection
+        """Let go of connections.  Idempotent."""
 
     @property
     @abstractmethod
@@ -142,16 +138,16 @@ class LakeSource(ParquetSource):
 
     def check(self) -> None:
         """Check that the table is there, with the columns that are read, of types that fit."""
-        table = self.opened()
-        self.names(table.title, table.schema)
-        if self.version is not None:
-            table.files(self.version)
+        with closing(self.opened()) as table:
+            self.names(table.title, table.schema)
+            if self.version is not None:
+                table.files(self.version)
 
     def splits(self, desired: int) -> Sequence[Split]:
         """Each one of several files, or all of them."""
-        table = self.opened()
-        version = table.newest() if self.version is None else self.version
-        parts = 1 if self.follows else max(1, min(desired, len(table.files(version))))
+        with closing(self.opened()) as table:
+            version = table.newest() if self.version is None else self.version
+            parts = 1 if self.follows else max(1, min(desired, len(table.files(version))))
         began_us = self.began_us()
         return [(version, parts, part, began_us) for part in range(parts)]
 
@@ -185,7 +181,9 @@ class LakeReader(ArrowReader):
         self._rows: pa.RecordBatch | None = None
         self._looked_us: int | None = None
         self._has_ended = False
-        self._failures = self._refusals = 0
+        self._outages = Outages(
+            f"the table {source.input_name}", pause_max_s=source.poll_us / US_PER_SECOND
+        )
         # One that is followed is opened by the first read, which may be tried again.
         if not source.follows:
             self._open_table()
@@ -200,11 +198,22 @@ class LakeReader(ArrowReader):
         if self._opened_table is not None:
             return
         table = self._lake.opened()
-        names = self._lake.names(table.title, table.schema)
-        paths = self._paths if self._is_change else table.files(self._version)[self._every]
+        try:
+            names = self._lake.names(table.title, table.schema)
+            paths = self._paths if self._is_change else table.files(self._version)[self._every]
+        except BaseException:
+            table.close()
+            raise
         self._opened_table, self._names, self._paths = table, names, paths
         if not self._is_change:
             self._end_files()
+
+    def close(self) -> None:
+        """Close the table."""
+        self._batches = self._rows = None
+        table, self._opened_table = self._opened_table, None
+        if table is not None:
+            table.close()
 
     @property
     def path(self) -> str:
@@ -243,43 +252,27 @@ class LakeReader(ArrowReader):
 
     def take(self, max_records: int) -> pa.RecordBatch | None:
         """Rows of one file; none while the place of a table that is followed does not answer."""
-        if self._failures and not self._is_to_look():
+        if self._outages.is_pausing:
             return None
         try:
             self._open_table()
             taken = self._taken(max_records)
-        except Exception as error:
-            if not self._may_pass(error):
-                raise
-            self._away(error)
+        except Exception as error:  # noqa: BLE001 - it is raised there, unless another try may help
+            self._failed(error)
             return None
-        self._failures = self._refusals = 0
+        self._outages.over()
         return taken
 
-    def _may_pass(self, error: Exception) -> bool:
-        """Whether another try may help: the place does not answer, or has not said often enough that it refuses."""
-        if not self._lake.follows:
-            return False
-        if not isinstance(error, InputError):
-            return True
-        if not isinstance(error, TableNotOpenedError):
-            return False
-        is_refused = error.__cause__ is None or _REFUSED.search(f"{error.detail}") is not None
-        self._refusals = self._refusals + 1 if is_refused else 0
-        return self._refusals < _REFUSALS_MAX
-
-    def _away(self, error: Exception) -> None:
-        """Look again when it is time for that; what was begun of a file is begun anew behind the last row."""
+    def _failed(self, error: Exception) -> None:
+        """Try again later, where that may help; raise otherwise."""
+        may_pass = not isinstance(error, InputError) or isinstance(
+            error, TableNotOpenedError | TableFileError
+        )
+        if not self._lake.follows or not may_pass:
+            raise error
+        # What was begun of a file is begun anew behind the last row.
         self._batches = self._rows = None
-        self._looked_us = self._lake.now_us()
-        self._failures += 1
-        if self._failures & (self._failures - 1) == 0:
-            _LOG.warning(
-                "%s could not be looked at, %s times by now: %s; it is tried again, and nothing is lost",
-                self._title,
-                self._failures,
-                " ".join(error_text(error).split()),
-            )
+        self._outages.failed(error, is_refused=is_refusal(error))
 
     def _taken(self, max_records: int) -> pa.RecordBatch | None:
         while self._has_file():
@@ -296,8 +289,10 @@ class LakeReader(ArrowReader):
     def batch(self, *parts: Any) -> SourceBatch:
         """A batch; of a table that has nothing new it says so."""
         found = super().batch(*parts)
-        # While the place is away nobody knows whether there is more.
-        if found.records or self._failures or not self._lake.follows:
+        if self._outages.outage is not None:
+            # Nobody knows whether there is more.
+            return attrs.evolve(found, outage=self._outages.outage)
+        if found.records or not self._lake.follows:
             return found
         return attrs.evolve(found, status=SplitStatus.IDLE)
 
@@ -346,7 +341,7 @@ class LakeReader(ArrowReader):
         except Exception as error:
             # If the place is away, this says so, and the file is not to blame.
             newest = self._table.newest()
-            raise InputError(
+            raise TableFileError(
                 f"{self.path} cannot be read: version {self._current}",
                 detail=f"{type(error).__name__}: {error_text(error)}; the newest version is {newest}",
                 hint="were files removed that this version needs (vacuum, expiry of snapshots)? keep them for longer "
