@@ -188,9 +188,9 @@ class DeltaSource(LakeSource):
 
     options: Mapping[str, str] | None = attrs.field(default=None, repr=False)
 
-    def opened(self) -> DeltaTableReader:
+    def opened(self, *, is_tried_again: bool = False) -> DeltaTableReader:
         """The table."""
-        place = DeltaPlace(uri=self.input_name, options=self.options, is_tried_again=self.follows)
+        place = DeltaPlace(uri=self.input_name, options=self.options, is_tried_again=is_tried_again)
         return DeltaTableReader(place)
 
 

@@ -151,7 +151,7 @@ class IcebergSource(LakeSource):
 
     catalog: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
-    def opened(self) -> IcebergTableReader:
+    def opened(self, *, is_tried_again: bool = False) -> IcebergTableReader:
         """The table."""
         return IcebergTableReader(IcebergPlace(catalog=self.catalog, table=self.input_name))
 

@@ -119,8 +119,12 @@ class LakeSource(ParquetSource):
     now_us: Callable[[], int] = system_now_us
 
     @abstractmethod
-    def opened(self) -> LakeTable:
+    def opened(self, *, is_tried_again: bool = False) -> LakeTable:
         """The table.
+
+        Args:
+            is_tried_again: whether whoever opens it tries again, and other inputs are to be read meanwhile; so that a
+                client need not.
 
         Raises:
             TableNotOpenedError: it is not there, or cannot be reached; the first has no cause.
@@ -197,7 +201,7 @@ class LakeReader(ArrowReader):
         """Open the table, where it is not open; nothing is changed by an error."""
         if self._opened_table is not None:
             return
-        table = self._lake.opened()
+        table = self._lake.opened(is_tried_again=self._lake.follows)
         try:
             names = self._lake.names(table.title, table.schema)
             paths = self._paths if self._is_change else table.files(self._version)[self._every]
