@@ -175,7 +175,7 @@ class SourceReader(ABC):
 
         For a reader whose watermark follows the newest of what it reads, and so would never come back from a wrong one.
         Others need not override it: the watermark of theirs that is later is not believed.  A source with a trusted
-        watermark is not told (`Source.has_trusted_watermark`).
+        watermark is not asked (`Source.has_trusted_watermark`).
 
         Args:
             ceiling_us: as far ahead of the clock as an event time can be, in microseconds since 1970.

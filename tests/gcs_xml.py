@@ -2,8 +2,8 @@
 
 fake-gcs-server answers reads and lists of both, and refuses uploads, copies and deletions of the XML API, with which
 object stores are written to (`obstore`, `deltalake`).  These are translated here, with their conditions; whether a
-condition is true is decided there.  Lists have what is before ``start-after`` taken out, which it does not know.  All
-else goes through as it is.
+condition is true is decided there.  Lists have what is before ``start-after`` taken out, which it does not know, and
+are not found where the bucket is not.  All else goes through as it is.
 """
 
 import itertools
@@ -24,6 +24,7 @@ _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"
 _BOUNDARY = b"dataflow-tests-7a1e"
 _PART = b"\r\nContent-Type: %s\r\n\r\n"
 _LISTED = re.compile(rb"<Contents>.*?<Key>(.*?)</Key>.*?</Contents>", re.DOTALL)
+_NO_BUCKET = b"no bucket named"
 _pool = urllib3.PoolManager(retries=False, maxsize=16)
 _uploads: dict[str, dict[int, bytes]] = defaultdict(dict)
 _numbers = itertools.count(1)
@@ -95,7 +96,9 @@ class _Handler(BaseHTTPRequestHandler):
         def left(found: re.Match[bytes]) -> bytes:
             return found[0] if unescape(found[1].decode()) > after else b""
 
-        self._send(done.status, {}, _LISTED.sub(left, done.data))
+        # Of a bucket that is not there; it answers with an error of its own.
+        status = 404 if _NO_BUCKET in done.data else done.status
+        self._send(status, {}, _LISTED.sub(left, done.data))
 
     def _copy(self, bucket: str, key: str) -> None:
         source, _, name = unquote(self.headers["x-goog-copy-source"]).lstrip("/").partition("/")

@@ -1,8 +1,8 @@
 """TrustedReader: a reader whose watermark is believed only as far as it can be: not far ahead of the clock.
 
 A watermark that follows the newest record follows a wrong one too, into 2099, and never comes back.  The readers of
-files that come along look at each record (`dataflow.io.max_ahead`).  Any other reader is told how far event times can
-be ahead (`SourceReader.ignore_after`), and if it heeds that, records that are later are set aside, and its watermark
+files that come along look at each record (`dataflow.io.max_ahead`).  Any other reader is given the latest time that can
+be right (`SourceReader.ignore_after`), and if it heeds that, records that are later are set aside, and its watermark
 goes on with the right ones.  Of one that does not it is unknown what its watermark follows; but one that is further
 ahead has followed a wrong record.  So it is ignored: event time stays where it was, and elements that are that far
 ahead are set aside.  A source that reports that all has come (the end of time, or that it is finished) is believed.

@@ -13,7 +13,7 @@ _RETRIED = timedelta(seconds=10)
 
 
 class GcsFileIO(PyArrowFileIO):
-    """As pyiceberg's own."""
+    """pyiceberg's own, but for the time-out."""
 
     def _initialize_gcs_fs(self) -> Any:
         _, (options,) = super()._initialize_gcs_fs().__reduce__()

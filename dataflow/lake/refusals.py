@@ -1,6 +1,6 @@
 """What clients of lakes raise where a place has answered, and refuses: as opposed to one that does not answer.
 
-The clients raise the same exceptions for both, so it is told by their words.  A phrase that is missed, of a newer
+The clients raise the same exceptions for both, so their words tell which it is.  A phrase that is missed, of a newer
 client, only makes a hopeless table be tried again for ever, with a warning.
 """
 

@@ -1,4 +1,4 @@
-"""Tables that are followed where the place refuses, does not have them, or is away: told apart by what it answers."""
+"""Tables that are followed where the place refuses, does not have them, or is away: each is known by the answer."""
 
 import itertools
 import json
@@ -23,6 +23,7 @@ from pyiceberg.catalog import load_catalog
 
 import dataflow as df
 from dataflow.io.storage import GCS_ENDPOINT_VARIABLE
+from dataflow.lake.delta_source import DeltaSource
 from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.refusals import is_refusal
 from dataflow.source import Outage, Source, SourceReader
@@ -163,17 +164,17 @@ def read_once(source: Source) -> Sequence[Any]:
 
 
 def check_refused(source: Source) -> str:
-    """It is told twice, and the third time ends the reading; returns how it was told."""
+    """Two answers are outages, and the third ends the reading; returns the first."""
     with closing(opened(source)) as reader:
-        told = [outage_of(reader) for _ in range(2)]
-        assert {each.what for each in told} == {f"the table {source.input_name}"}
+        outages = [outage_of(reader) for _ in range(2)]
+        assert {each.what for each in outages} == {f"the table {source.input_name}"}
         with pytest.raises(df.InputError):
             reader.read(10)
-    return told[0].error
+    return outages[0].error
 
 
 def check_away(source: Source) -> None:
-    """It is told each time, and never ends the reading."""
+    """Each try is an outage, and none ends the reading."""
     with closing(opened(source)) as reader:
         for _ in range(4):
             assert "Error" in outage_of(reader).error
@@ -216,6 +217,7 @@ def test_a_table_that_is_gone(kind: str, tmp_path: Path) -> None:
 
 def test_a_bucket_of_gcs_that_is_not_there_or_has_no_table(gcs: Callable[[], str]) -> None:
     source = made_delta(f"gs://{gcs()}/table")
+    assert isinstance(source, DeltaSource)
     empty, none = f"gs://{gcs()}/table", "gs://no-such-bucket/table"
     assert "there is no Delta table" in check_refused(attrs.evolve(source, pattern=empty))
     assert "404 Not Found" in check_refused(attrs.evolve(source, pattern=none))

@@ -157,12 +157,12 @@ def test_a_standby_that_has_not_received_what_was_read_is_refused(
     assert "does not have all that was read" in words
     assert "it is on timeline 2; read was timeline 1" in words
     assert "synchronized_standby_slots" in words
-    # Whoever is given the position is told the same.
+    # Whoever is given the position has the same error.
     reader.reader.close()
     assert "does not have all that was read" in read_until_refused(follow(reader))
 
 
-def test_a_slot_that_was_not_kept_is_an_error_that_says_so_and_a_new_one_reads_all(
+def test_a_slot_that_was_not_kept_is_an_error_and_a_new_one_reads_all(
     pair: Pair, follow: Callable[..., Following]
 ) -> None:
     reader = follow(failover=False)

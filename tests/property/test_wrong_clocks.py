@@ -134,7 +134,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reader_of(source: Source) -> SourceReader:
-    """As every engine opens it."""
+    """A reader as every engine opens it."""
     return opened(Read(source, None, AHEAD_S * US_PER_SECOND), source.splits(1)[0], None)
 
 
@@ -184,14 +184,14 @@ def test_a_servers_clock_that_was_wrong_is_over_when_it_is_right(
 
 
 class _Deaf(TrustedReader):
-    """Does not tell its reader what is too far ahead."""
+    """Does not limit its reader."""
 
     def read(self, max_records: int) -> Any:
         self._reader.ignore_after = lambda ceiling_us: False  # type: ignore[method-assign]
         return super().read(max_records)
 
 
-def test_a_reader_that_is_not_told_sticks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_is_not_limited_sticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the law would not show what it is for."""
     monkeypatch.setattr(trusted_watermark, "TrustedReader", _Deaf)
     law: Any = test_the_watermark_is_that_of_the_right_records

@@ -42,7 +42,7 @@ def checked_timeline(replication: Any, slot: str, known: int, read_to: int) -> i
         f"the server that slot {slot!r} is on now does not have all that was read",
         detail=f"it is on timeline {now}; read was timeline {known}, up to {lsn_text(read_to)}, and {where}",
         hint="a standby has taken over that had not received it, or a backup was restored; to have nothing read that "
-        f"the standby has not, name it in synchronized_standby_slots of the primary.  {WAYS_OUT}",
+        f"the standby has not, name it in synchronized_standby_slots of the primary; {WAYS_OUT}",
     )
 
 
