@@ -44,7 +44,13 @@ from dataflow.user_state import (
 )
 from windowing.errors import error_text
 from windowing.time_domain import TimeDomain
-from windowing.timestamps import TimestampLike, to_datetime, to_timestamp_us
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    MIN_TIMESTAMP_US,
+    TimestampLike,
+    to_datetime,
+    to_timestamp_us,
+)
 
 #: Asked for by the class itself, as `isinstance` of an abstract one takes long for what is done with each element.
 _PAGED_TYPES: frozenset[type] = frozenset((PagedBag, JoinedBag, PagedMap, PagedList))
@@ -337,32 +343,34 @@ class OrderedListState(_State):
         """All pairs of timestamp, in UTC, and value, by time."""
         return _dated(self._entries())
 
-    def read_range(self, start: TimestampLike, end: TimestampLike) -> list[tuple[datetime, Any]]:
+    def read_range(
+        self, start: TimestampLike | None, end: TimestampLike | None
+    ) -> list[tuple[datetime, Any]]:
         """The pairs from an instant on, and before another.
 
         Args:
-            start: the first instant that belongs to the range.
-            end: the first instant behind it.
+            start: the first instant that belongs to the range; None: it has no beginning.
+            end: the first instant behind it; None: it has no end.
 
         Raises:
             TimeError: one is not an instant.
         """
-        entries, start_us, end_us = self._entries(), to_timestamp_us(start), to_timestamp_us(end)
+        entries, (start_us, end_us) = self._entries(), _range_us(start, end)
         if isinstance(entries, list):
             return _dated(entries[span_of(entries, start_us, end_us)])
         return _dated(entries.between(start_us, end_us))
 
-    def clear_range(self, start: TimestampLike, end: TimestampLike) -> None:
+    def clear_range(self, start: TimestampLike | None, end: TimestampLike | None) -> None:
         """Delete the pairs from an instant on, and before another.
 
         Args:
-            start: the first instant that belongs to the range.
-            end: the first instant behind it.
+            start: the first instant that belongs to the range; None: it has no beginning.
+            end: the first instant behind it; None: it has no end.
 
         Raises:
             TimeError: one is not an instant.
         """
-        entries, start_us, end_us = self._entries(), to_timestamp_us(start), to_timestamp_us(end)
+        entries, (start_us, end_us) = self._entries(), _range_us(start, end)
         if not _removed(entries, start_us, end_us):
             return
         if entries:
@@ -372,6 +380,14 @@ class OrderedListState(_State):
 
     def _entries(self) -> list[tuple[int, Any]] | PagedList:
         return self._values.get(self._name) or []
+
+
+def _range_us(start: TimestampLike | None, end: TimestampLike | None) -> tuple[int, int]:
+    """A range in microseconds; one without an end has the last instant, too."""
+    return (
+        MIN_TIMESTAMP_US if start is None else to_timestamp_us(start),
+        MAX_TIMESTAMP_US + 1 if end is None else to_timestamp_us(end),
+    )
 
 
 def _removed(entries: list[tuple[int, Any]] | PagedList, start_us: int, end_us: int) -> bool:

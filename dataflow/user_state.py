@@ -213,6 +213,8 @@ class MapStateSpec(StateSpec):
 class OrderedListStateSpec(StateSpec):
     """Values by timestamp: ``add((timestamp, value))``, ``read_range(start, end)``, ``clear_range(start, end)``.
 
+    A range has no beginning where ``start`` is None, and no end where ``end`` is.
+
     Args:
         name: of the state, by which it is stored; not empty.
         ttl, ttl_domain: how long it is kept; see `StateSpec`.

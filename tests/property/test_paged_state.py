@@ -89,6 +89,7 @@ ATOMS: list[Any] = [
 ]
 VALUES = st.sampled_from(ATOMS) | st.integers(0, 40)
 TIMES = st.integers(0, 30)
+RANGES = st.tuples(st.none() | TIMES, TIMES | st.none())
 SPECS = (
     df.BagStateSpec("bag"),
     df.SetStateSpec("set"),
@@ -118,8 +119,8 @@ class Called(df.DoFn):
         yield found
 
 
-def times(*each_us: int) -> tuple[Any, ...]:
-    return tuple(map(to_datetime, each_us))
+def times(*each_us: int | None) -> tuple[Any, ...]:
+    return tuple(None if at_us is None else to_datetime(at_us) for at_us in each_us)
 
 
 def many(make: Callable[[Any], tuple[Any, ...]], values: st.SearchStrategy[Any]) -> Any:
@@ -136,8 +137,8 @@ CALLS = st.one_of(
     many(lambda value: ("map", "remove", value), VALUES),
     many(lambda value: ("map", "get", value), VALUES),
     many(lambda pair: ("list", "add", (to_datetime(pair[0]), pair[1])), st.tuples(TIMES, VALUES)),
-    many(lambda pair: ("list", "read_range", *times(*pair)), st.tuples(TIMES, TIMES)),
-    st.tuples(TIMES, TIMES).map(lambda pair: [("list", "clear_range", *times(*pair))]),
+    many(lambda pair: ("list", "read_range", *times(*pair)), RANGES),
+    RANGES.map(lambda pair: [("list", "clear_range", *times(*pair))]),
     st.sampled_from(["bag", "set", "list"]).map(lambda name: [(name, "read")]),
     st.sampled_from(["keys", "values", "items"]).map(lambda call: [("map", call)]),
     st.sampled_from(["bag", "set", "map", "list"]).map(lambda name: [(name, "clear")]),

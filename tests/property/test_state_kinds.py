@@ -1,5 +1,6 @@
 """Each kind of state against plain Python: any calls in any bundles, with any time to live, through any restarts."""
 
+import math
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -20,7 +21,8 @@ TTL_US = 10
 #: Equal to others of them, as Python has it, but of another type.
 VALUES = st.sampled_from([0, 1, 2, True, 1.0, "x", (1, "y")])
 TIMES = st.integers(0, 40)
-RANGES = st.tuples(TIMES, TIMES)
+#: None: without a beginning, or an end.
+RANGES = st.tuples(st.none() | TIMES, TIMES | st.none())
 
 KINDS = ("value", "bag", "total", "set", "map", "list")
 OPERATIONS: dict[str, st.SearchStrategy[Any]] = {
@@ -59,7 +61,7 @@ def called(handle: Any, kind: str, call: str, *args: Any) -> Any:
         at, value = args[0]
         return handle.add((instant(at), value))
     if kind == "list" and call != "clear":
-        return getattr(handle, call)(*map(instant, args[0]))
+        return getattr(handle, call)(*(None if each is None else instant(each) for each in args[0]))
     return getattr(handle, call)(*args)
 
 
@@ -185,6 +187,7 @@ class Model:
             self.state["list"] = [*found, args[0]]
             return True, None
         (start, end) = args[0]
+        start, end = 0 if start is None else start, math.inf if end is None else end
         inside = [each for each in self._sorted() if start <= each[0] < end]
         if call == "read_range":
             return False, [(instant(at), value) for at, value in inside]
