@@ -145,6 +145,14 @@ class CalendarWindows(WindowFn):
         check_zone(time_zone, WindowError)
         return cls(unit, n * each, time_zone, start)
 
+    def first_day(self, window: Window) -> date:
+        """The date on which a window starts by the clocks of its time zone: its name, in a table or on a bill.
+
+        Args:
+            window: one of these windows.
+        """
+        return _local_date(self.time_zone, window.start_us)
+
     def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[Window]:
         """The one window around the event time."""
         return (self._window_around(timestamp_us),)

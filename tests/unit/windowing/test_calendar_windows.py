@@ -60,6 +60,7 @@ def test_days_are_as_long_as_by_the_clocks(zone: str, day: str, hours: float) ->
 
     assert hours == (window.end_us - window.start_us) / HOUR_US
     assert first.date() == date.fromisoformat(day)
+    assert Calendar.days(time_zone=zone).first_day(window) == first.date()
     assert before.date() < first.date()
 
 
