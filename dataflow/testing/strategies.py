@@ -1,8 +1,8 @@
 """Hypothesis strategies for pipelines: times, disorder, watermarks, bundles, whole streams, windows, triggers.
 
 All is small and crowded: instants lie within ten minutes, most within two, and mostly on whole ten seconds, so that in
-most examples windows collide, merge, are corrected and expire.  Everything shrinks towards few elements, in order, in
-one bundle.
+most examples windows collide, merge, are corrected and expire.  Where windows are of another size, give ``step``: it is
+what these ten seconds are.  Everything shrinks towards few elements, in order, in one bundle.
 
 Needs hypothesis: ``pip install "dataflow-model[testing]"``.
 """
@@ -22,10 +22,17 @@ except ImportError as error:
 
 import dataflow as df
 from dataflow.testing.test_stream import TestStream
-from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, US_PER_SECOND, to_datetime
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    MIN_TIMESTAMP_US,
+    DurationLike,
+    to_datetime,
+    to_duration_us,
+)
 
-_GRID_US = 10 * US_PER_SECOND
-_CROWD_US, _SPAN_US = 120 * US_PER_SECOND, 600 * US_PER_SECOND
+_STEP_S = 10
+#: Steps within which most instants are, and all.
+_CROWD, _SPAN = 12, 60
 _WHOLE_SECONDS = st.sampled_from([60, 30, 10, 120, 1, 45, 300])
 _OFFSETS = st.sampled_from([0, 10, -5, 61])
 _ZONES = st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"])
@@ -33,14 +40,17 @@ _ZONES = st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe", "Asi
 Values = st.SearchStrategy[Any]
 
 
-def timestamps_us(*, anywhere: bool = False) -> st.SearchStrategy[int]:
+def timestamps_us(
+    *, anywhere: bool = False, step: DurationLike = _STEP_S
+) -> st.SearchStrategy[int]:
     """Event times in microseconds: on a grid of ten seconds in the first ten minutes of 1970, or just beside it.
 
     Args:
         anywhere: also in all the years that there are, and at their ends; for window functions.
+        step: between two instants of the grid; all are within 60 of them, most within 12.
     """
-    steps = st.integers(0, _CROWD_US // _GRID_US) | st.integers(0, _SPAN_US // _GRID_US)
-    grid = steps.map(lambda step: step * _GRID_US)
+    step_us = to_duration_us(step)
+    grid = (st.integers(0, _CROWD) | st.integers(0, _SPAN)).map(lambda steps: steps * step_us)
     # One microsecond beside the grid: where windows begin and end.
     near = st.builds(lambda at_us, beside_us: at_us + beside_us, grid, st.sampled_from([0, -1, 1]))
     if anywhere:
@@ -54,18 +64,17 @@ def keyed_values() -> Values:
 
 
 def elements(
-    values: Values | None = None, *, max_size: int = 12
+    values: Values | None = None, *, max_size: int = 12, step: DurationLike = _STEP_S
 ) -> st.SearchStrategy[list[df.TimestampedValue]]:
     """Elements with event times, in any order.
 
     Args:
         values: the elements themselves; by default `keyed_values`.
         max_size: how many at most.
+        step: of their instants, as for `timestamps_us`: a part of the length of the windows that they are for.
     """
-    return st.lists(
-        st.builds(_stamped, keyed_values() if values is None else values, timestamps_us()),
-        max_size=max_size,
-    )
+    values = keyed_values() if values is None else values
+    return st.lists(st.builds(_stamped, values, timestamps_us(step=step)), max_size=max_size)
 
 
 @st.composite
@@ -82,7 +91,11 @@ def bundles(draw: st.DrawFn, items: Sequence[Any]) -> list[list[Any]]:
 
 @st.composite
 def watermark_paths(
-    draw: st.DrawFn, split: Sequence[Sequence[df.TimestampedValue]], *, late: bool = False
+    draw: st.DrawFn,
+    split: Sequence[Sequence[df.TimestampedValue]],
+    *,
+    late: bool = False,
+    step: DurationLike = _STEP_S,
 ) -> list[int]:
     """Watermarks in microseconds after each bundle: they never go back.
 
@@ -90,16 +103,17 @@ def watermark_paths(
         draw: given by hypothesis.
         split: the bundles.
         late: let some run ahead of elements that are still to come, so that these are late; else none does.
+        step: of the instants of elements.
     """
     path: list[int] = []
     watermark_us = MIN_TIMESTAMP_US
     for index in range(len(split)):
         coming = [each.timestamp_us for bundle in split[index + 1 :] for each in bundle]
-        limit_us = min(coming, default=2 * _SPAN_US)
+        limit_us = min(coming, default=2 * _SPAN * to_duration_us(step))
         if late:
-            limit_us = max(limit_us, draw(timestamps_us()))
+            limit_us = max(limit_us, draw(timestamps_us(step=step)))
         # Shrinks towards a watermark that does not advance; the other end is as far as it may.
-        wanted_us = draw(st.just(MIN_TIMESTAMP_US) | timestamps_us() | st.just(limit_us))
+        wanted_us = draw(st.just(MIN_TIMESTAMP_US) | timestamps_us(step=step) | st.just(limit_us))
         watermark_us = max(watermark_us, min(wanted_us, limit_us))
         path.append(watermark_us)
     return path
@@ -112,6 +126,7 @@ def arrivals(
     *,
     late: bool = False,
     moves_clock: bool = True,
+    step: DurationLike = _STEP_S,
 ) -> TestStream:
     """Ways in which given elements can come: their order, bundles, the watermark, and processing time.
 
@@ -120,10 +135,11 @@ def arrivals(
         items: the elements.
         late: whether elements may be behind the watermark when they come.
         moves_clock: whether processing time goes on.
+        step: of the instants of elements.
     """
     split = draw(bundles(draw(st.permutations(items))))
-    stream = TestStream()
-    for bundle, watermark_us in zip(split, draw(watermark_paths(split, late=late)), strict=True):
+    stream, path = TestStream(), draw(watermark_paths(split, late=late, step=step))
+    for bundle, watermark_us in zip(split, path, strict=True):
         if moves_clock and (seconds := draw(st.sampled_from([0, 10, 60, 1]))):
             stream = stream.advance_processing_time(seconds)
         stream = stream.add_elements(bundle)
@@ -140,6 +156,7 @@ def streams(
     late: bool = False,
     moves_clock: bool = True,
     max_size: int = 12,
+    step: DurationLike = _STEP_S,
 ) -> TestStream:
     """Whole streams: elements in bundles, out of order, with the watermark and processing time moving between.
 
@@ -149,9 +166,10 @@ def streams(
         late: whether elements may be behind the watermark when they come; otherwise nothing is ever dropped.
         moves_clock: whether processing time goes on.
         max_size: how many elements at most.
+        step: of their instants, as for `elements`.
     """
-    items = draw(elements(values, max_size=max_size))
-    return draw(arrivals(items, late=late, moves_clock=moves_clock))
+    items = draw(elements(values, max_size=max_size, step=step))
+    return draw(arrivals(items, late=late, moves_clock=moves_clock, step=step))
 
 
 def window_fns(
