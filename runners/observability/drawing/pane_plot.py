@@ -19,13 +19,16 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 84.0, 768.0, 76.0, 462.0
 _LEFT_OF_SECONDS, _RIGHT_OF_SECONDS = 112.0, 752.0
 #: Characters of a tick that has no seconds.
 _TICK_CHARACTERS = 5
-_POINT_RADIUS = 11.0
+_POINT_RADIUS, _NAMED_POINT_RADIUS = 11.0, 5.0
 # How wide a digit is in the widest of the fonts that the style sheet names.
 _DIGIT, _RETRACTED_DIGIT, _GAP, _LABEL_HEIGHT = 12.5, 10.5, 9.0, 20.0
 # A label outside its pane is better than one on a point, and worse than one on the side of a pane.
 _OUTSIDE = 100.0
-#: Characters of a point's text that fit into its circle.
-_POINT_CHARACTERS_MAX = 3
+#: Characters of a point's text that fit into its circle, and beside it.
+_POINT_CHARACTERS_MAX, _NAME_CHARACTERS_MAX = 3, 14
+_NAME_CHARACTER, _NAME_HEIGHT = 8.0, 16.0
+#: A name that would cover more than lines is left out.
+_COVERED_MAX = 300.0
 
 #: Event time, processing time.
 TimePath = Sequence[tuple[datetime, datetime]]
@@ -138,7 +141,7 @@ class PanePlot:
         for line in self._watermark_lines():
             drawing.path(*line)
         self._draw_points(drawing)
-        self._draw_results(drawing)
+        self._draw_labels(drawing)
         self._draw_legend(drawing)
         return drawing.to_svg()
 
@@ -212,10 +215,14 @@ class PanePlot:
         for point in self.points:
             centre = self._x(point.event_time), self._y(point.arrival)
             late = " late" if self.shows_late and point.is_late else ""
-            drawing.circle(f"point{late}", centre, _POINT_RADIUS)
-            drawing.text("value middle", (centre[0], centre[1] + 5), _in_circle(point.text))
+            if _fits(point):
+                drawing.circle(f"point{late}", centre, _POINT_RADIUS)
+                drawing.text("value middle", (centre[0], centre[1] + 5), point.text)
+            else:
+                drawing.circle(f"point{late}", centre, _NAMED_POINT_RADIUS)
 
-    def _draw_results(self, drawing: SvgDrawing) -> None:
+    def _draw_labels(self, drawing: SvgDrawing) -> None:
+        """The results, and then the names of points beside them, where there is room."""
         taken = self._taken()
         for pane in self.panes:
             width = _DIGIT * len(pane.text)
@@ -226,12 +233,31 @@ class PanePlot:
                 _draw_retracted(drawing, (x, y), text)
                 x += _RETRACTED_DIGIT * len(text) + _GAP
             drawing.text("sum middle", ((x + place.right) / 2, y), pane.text)
+        for point in self.points:
+            if not _fits(point):
+                name = _shortened(point.text)
+                places = self._beside(point, _NAME_CHARACTER * len(name))
+                best = min(places, key=taken.cost, default=None)
+                if best is not None and taken.cost(best) <= _COVERED_MAX:
+                    taken.add(best, 4.0)
+                    middle = (best.left + best.right) / 2, best.bottom - 3
+                    drawing.text("tick middle", middle, name)
+
+    def _beside(self, point: PlottedPoint, width: float) -> list[PixelBox]:
+        """Where the name of a point can be: right and left of it, above and below, inside the picture."""
+        x, y = self._x(point.event_time), self._y(point.arrival)
+        aside = _NAMED_POINT_RADIUS + 4 + width / 2
+        away = _NAMED_POINT_RADIUS + 3 + _NAME_HEIGHT / 2
+        centres = [(x + aside, y), (x - aside, y), (x, y - away), (x, y + away)]
+        boxes = [PixelBox.around(centre, width, _NAME_HEIGHT) for centre in centres]
+        return [each for each in boxes if self._left < each.left and each.right < _WIDTH - 4]
 
     def _taken(self) -> Occupied:
         """What no label should cover."""
-        taken, side = Occupied(), 2 * _POINT_RADIUS + 2
+        taken = Occupied()
         for point in self.points:
             centre = self._x(point.event_time), self._y(point.arrival)
+            side = 2 * (_POINT_RADIUS if _fits(point) else _NAMED_POINT_RADIUS) + 2
             taken.add(PixelBox.around(centre, side, side), 5.0)
         for css, line in self._watermark_lines():
             taken.add_path(line, 1.0 if css == "actual" else 0.3)
@@ -266,8 +292,13 @@ class PanePlot:
                     x += 34 + 8 * len(text) + 22
 
 
-def _in_circle(text: str) -> str:
-    return text if len(text) <= _POINT_CHARACTERS_MAX else "…"
+def _fits(point: PlottedPoint) -> bool:
+    """Whether its text fits into its circle."""
+    return len(point.text) <= _POINT_CHARACTERS_MAX
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _NAME_CHARACTERS_MAX else f"{text[: _NAME_CHARACTERS_MAX - 1]}…"
 
 
 def _draw_retracted(drawing: SvgDrawing, at: XY, text: str) -> None:

@@ -4,6 +4,7 @@ Records are points where their elements were recorded (``lineage="records"``).  
 one in memory over a file, things are in the order in which they happened.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import count
@@ -193,7 +194,10 @@ def _seen(entry: LineageEntry, arrival_us: int) -> Iterator[_Seen]:
         stamp, _, text = element.partition(" ")
         event_us = to_timestamp_us(datetime.fromisoformat(stamp))
         yield _Seen(
-            text=text, event_us=event_us, arrival_us=arrival_us, watermark_us=entry.watermark_us
+            text=_unquoted(text),
+            event_us=event_us,
+            arrival_us=arrival_us,
+            watermark_us=entry.watermark_us,
         )
 
 
@@ -235,8 +239,15 @@ def _first_us(pane: LineageEntry, given: Sequence[Recorded], clock: _Clock, at_u
 
 
 def _result(entry: LineageEntry) -> str:
-    text = entry.elements[0] if entry.elements else f"pane {entry.index}"
+    text = _unquoted(entry.elements[0]) if entry.elements else f"pane {entry.index}"
     return text if len(text) <= _RESULT_CHARACTERS_MAX else f"{text[: _RESULT_CHARACTERS_MAX - 1]}…"
+
+
+def _unquoted(text: str) -> str:
+    """The text of a value, without what Python writes around texts and decimal numbers."""
+    plain = re.sub(r"Decimal\('([^']*)'\)", r"\1", text)
+    is_quoted = len(plain) > 1 and plain[0] == plain[-1] and plain[0] in "'\""
+    return plain[1:-1] if is_quoted else plain
 
 
 def _event_axis(everything: Sequence[Recorded], seen: Sequence[_Seen]) -> Axis:

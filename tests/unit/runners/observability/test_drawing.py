@@ -1,7 +1,9 @@
 """The writer of SVG and the placing of labels: what is written is read again, and a label goes where it hurts least."""
 
+import itertools
 import math
 import re
+from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.observability.drawing.labels import Occupied, PixelBox
+from runners.observability.drawing.pane_plot import Axis, PanePlot, PlottedPoint
 from runners.observability.drawing.svg import SvgDrawing, number
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -101,3 +104,63 @@ def test_a_label_goes_to_the_cheapest_place(
     chosen = [cost for cost, (box, _) in zip(costs, candidates, strict=True) if box == place]
     assert min(chosen) == pytest.approx(min(costs), abs=0.001)
     assert picture.cost(place) > 0  # the next label keeps away from it
+
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+#: Crowded: a name is as wide as ten of them.
+MINUTES = st.integers(0, 12).map(lambda minutes: NOON + timedelta(minutes=minutes))
+POINTS = st.lists(
+    st.builds(
+        lambda text, event_time, arrival: PlottedPoint(
+            text=text, event_time=event_time, arrival=arrival
+        ),
+        st.sampled_from(["7", "lamps", "u14: 10.50", "a name that is longer than a picture"]),
+        MINUTES,
+        MINUTES,
+    ),
+    max_size=20,
+)
+
+
+@given(points=POINTS)
+def test_a_name_is_beside_its_point_where_nothing_is(points: list[PlottedPoint]) -> None:
+    """A text that fits is in the circle; names are inside the picture, and touch points and names at most."""
+    axis = Axis(name="", begin=NOON, end=NOON + timedelta(hours=1), step=timedelta(minutes=10))
+    plot = PanePlot(
+        title="", description="", points=points, panes=[], event_time=axis, processing_time=axis
+    )
+
+    root = ET.fromstring(plot.to_svg())
+
+    def at(element: ET.Element) -> tuple[float, float]:
+        return float(element.get("x", "")), float(element.get("y", ""))
+
+    inside = [each for each in root.iter(f"{SVG}text") if each.get("class") == "value middle"]
+    assert [each.text for each in inside] == [p.text for p in points if len(p.text) <= 3]
+    circles = [
+        PixelBox.around((float(each.get("cx", "")), float(each.get("cy", ""))), size, size)
+        for each in root.iter(f"{SVG}circle")
+        for size in [1.6 * float(each.get("r", ""))]
+    ]
+    names = [
+        PixelBox.around((x, y - 5), 8.0 * len(each.text or ""), 12)
+        for each in root.iter(f"{SVG}text")
+        for x, y in [at(each)]
+        if each.get("class") == "tick middle" and y < 480
+    ]
+    assert len(names) <= sum(len(p.text) > 3 for p in points)
+    assert all(0 < name.left and name.right < 800 for name in names)
+    for one, other in [*itertools.combinations(names, 2), *itertools.product(names, circles)]:
+        assert one.overlap(other) < 75
+
+
+def test_a_name_that_has_room_is_there() -> None:
+    axis = Axis(name="", begin=NOON, end=NOON + timedelta(hours=1), step=timedelta(minutes=10))
+    point = PlottedPoint(
+        text="eighteen characters", event_time=axis.begin + axis.step, arrival=axis.end - axis.step
+    )
+    plot = PanePlot(
+        title="", description="", points=[point], panes=[], event_time=axis, processing_time=axis
+    )
+
+    assert ">eighteen char…</text>" in plot.to_svg()
