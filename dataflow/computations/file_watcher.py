@@ -139,19 +139,8 @@ class FileWatcher(Source):
             split: the number of the share, or it and the number of all shares.
             position: as the reader has returned it; None: the start.
             fence: files need none.
-
-        Raises:
-            InputError: the input must end, as for a batch, and the last file is not there.
         """
         number, began_us = (split, self._now_us()) if isinstance(split, int) else split
-        if self._is_repeatable and not self._has_ended():
-            raise InputError(
-                f"{type(self).__name__} waits for files that are still to come, so a batch cannot end",
-                detail=f"there is no {self._until!r} in {str(self._folder)!r}"
-                if self._until
-                else "it was not given until, the name of the last file",
-                hint="use the streaming runner, or run the batch when all files are there",
-            )
         share = FolderShare(
             folder=self._folder,
             is_mine=lambda name: self._is_read(name) and _share_of(name, self._shares) == number,
@@ -166,7 +155,10 @@ class FileWatcher(Source):
         return FolderReader(share, position)
 
     def repeatable(self) -> Self:
-        """A watcher that reads the files in the same order every time; all of them must be there."""
+        """A watcher that reads the files in the same order every time, as far as they are there.
+
+        A batch needs the file that says that no more will come; a backfill ends where there is no file.
+        """
         repeatable = copy.copy(self)
         repeatable._is_repeatable = True  # noqa: SLF001 - its own class
         return repeatable

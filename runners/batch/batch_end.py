@@ -164,7 +164,8 @@ class WholeSplit:
             raise InputError(
                 f"{self._where} waits for input that is still to come, so a batch cannot end",
                 detail=f"split {self._index} of the source reports that it is idle",
-                hint="use the streaming runner, or a source that ends",
+                hint="use the streaming runner, or a source that ends, as a watched folder does when it has the file "
+                "that until=... names",
             )
         time.sleep(_EMPTY_READ_PAUSE_S)
 

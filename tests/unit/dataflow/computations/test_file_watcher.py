@@ -235,15 +235,16 @@ def test_a_file_that_cannot_be_unpacked_is_set_aside(
     assert [{"at": "7"}] == [row for batch in batches for row in batch.values]
 
 
-def test_a_batch_needs_all_files(tmp_path: Path, opened: Opened) -> None:
-    """It may read a split again, and must then find the same."""
-    source = watcher(tmp_path, until="end").repeatable()
-    with pytest.raises(df.InputError, match="waits for files that are still to come"):
-        opened(source)
-    with pytest.raises(df.InputError, match="still to come"):
-        opened(watcher(tmp_path).repeatable())
+def test_only_the_last_file_ends_the_input_of_a_batch(tmp_path: Path, opened: Opened) -> None:
+    """Until then it waits, for which a batch refuses it, and a backfill leaves the rest to the stream."""
+    write(tmp_path / "1.jsonl", 3600)
+    for source in (watcher(tmp_path, until="end"), watcher(tmp_path)):
+        reader = opened(source.repeatable())
+        assert [len(reader.read(9).values) for _ in range(3)] == [1, 0, 0]
+        assert reader.read(9).status is SplitStatus.IDLE
     (tmp_path / "end").touch()
-    opened(source)
+    reader = opened(watcher(tmp_path, until="end").repeatable())
+    assert [reader.read(9).status for _ in range(3)][-1] is SplitStatus.FINISHED
 
 
 def test_in_a_pipeline_files_come_while_it_runs(tmp_path: Path) -> None:
