@@ -1,0 +1,1 @@
+"""Visits of a web shop, and a dashboard of them, right at every moment."""
