@@ -1,0 +1,1 @@
+"""Suspicious payments, found with state and timers; a timer closes each case."""
