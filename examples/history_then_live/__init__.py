@@ -1,0 +1,1 @@
+"""Years of history with the batch engine, and then the stream: one job, one code, one set of totals."""
