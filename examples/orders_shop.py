@@ -14,7 +14,7 @@ import psycopg
 CITIES = ("Bergen", "Cusco", "Kyoto", "Leeds", "Porto", "Tartu")
 CUSTOMERS, ORDERS = 60, 1_500
 
-_TABLES = """
+TABLES = """
 CREATE TABLE customers (id bigint PRIMARY KEY, city text NOT NULL);
 CREATE TABLE orders (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -39,7 +39,7 @@ def open_shop(shop: str, chance: random.Random) -> None:
     """
     now = datetime.now(UTC)
     with psycopg.connect(shop) as connection, connection.cursor() as cursor:
-        cursor.execute(_TABLES)
+        cursor.execute(TABLES)
         cursor.executemany(
             "INSERT INTO customers VALUES (%s, %s)",
             [(number, chance.choice(CITIES)) for number in range(CUSTOMERS)],
