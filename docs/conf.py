@@ -12,7 +12,8 @@ from pathlib import Path
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))
 
 # The package of this checkout, not an installed one.
@@ -76,20 +77,42 @@ class CommandHelp(Directive):
         return sections
 
 
-#: Pages that stand at the root of the repository, where people look for them, by their names here.
+#: Pages that stand elsewhere in the repository, where people look for them, by their names here.
 COPIED = {
     "explanation/architecture": "ARCHITECTURE.md",
     "explanation/contributing": "CONTRIBUTING.md",
+    "examples/README": "examples/README.md",
+    "examples/flight_delays": "examples/flight_delays.md",
+    "examples/orders_cdc": "examples/orders_cdc.md",
+    **{
+        f"examples/{folder.name}": f"examples/{folder.name}/README.md"
+        for folder in (ROOT / "examples").iterdir()
+        if (folder / "README.md").is_file()
+    },
 }
 
 
+def relinked(docname):  # noqa: ANN001, ANN201 - Sphinx reads this file
+    """The text of a page, wherever it stands, with links and pictures that lead to the same from its place here."""
+    here = DOCS / f"{docname}.md"
+    page = ROOT / COPIED.get(docname, here)
+    places = {ROOT / path: DOCS / f"{name}.md" for name, path in COPIED.items()}
+
+    def moved(link):  # noqa: ANN001, ANN202 - likewise
+        target, hash_, anchor = link[1].partition("#")
+        if not target or re.match(r"[a-z]+:", target):
+            return link[0]
+        there = (page.parent / target).resolve()
+        if page == here and there not in places:
+            return link[0]
+        return f"]({os.path.relpath(places.get(there, there), here.parent)}{hash_}{anchor})"
+
+    return re.sub(r"\]\(([^)\s]+)\)", moved, page.read_text())
+
+
 def contents(app, docname, source):  # noqa: ANN001, ANN201, ARG001 - Sphinx's signature
-    """Fill pages that are copies; and have the pages that a README links to in its own folder be its contents."""
-    if docname in COPIED:
-        text = (ROOT / COPIED[docname]).read_text()
-        for name, path in COPIED.items():
-            text = text.replace(f"]({path})", f"]({name.removeprefix('explanation/')}.md)")
-        source[0] = text.replace("](docs/", "](../")
+    """Fill pages that are copies, and have the pages that a README links to in its own folder be its contents."""
+    source[0] = relinked(docname)
     if docname.endswith("/README"):
         pages = dict.fromkeys(re.findall(r"\]\(([\w-]+)\.md\)", source[0]))
         listed = "\n".join(pages)
