@@ -21,12 +21,12 @@ from examples import flight_delays, orders_cdc, orders_shop
 from examples.ab_test import __main__ as ab_test_command
 from examples.ab_test import events
 from examples.ab_test import pipeline as ab_test
+from examples.backfill_then_live import folder as rides
+from examples.backfill_then_live import pipeline as backfill_then_live
 from examples.billing import pipeline as billing
 from examples.card_fraud import pipeline as card_fraud
 from examples.click_sessions import pipeline as click_sessions
 from examples.flights_data import flights_csv
-from examples.history_then_live import folder as rides
-from examples.history_then_live import pipeline as history_then_live
 from runners.embedded.temporary import FOLLOWED, temporary_postgres
 from runners.observability.drawing.labels import Occupied, PixelBox
 from runners.observability.drawing.style import CSS
@@ -185,16 +185,16 @@ def draw_flight_delays(path: Path) -> None:
         _finished(p).plot("N13913", transform="legs").save(str(path))
 
 
-def draw_history_then_live(path: Path) -> None:
+def draw_backfill_then_live(path: Path) -> None:
     """The trips of a bicycle in twenty hours of history, and in those that come live; a forgotten ride joins two."""
-    seed, end = 5, rides.HISTORY_HOURS + rides.LIVE_HOURS
+    seed, end = 5, rides.BACKFILL_HOURS + rides.LIVE_HOURS
     with TemporaryDirectory() as name, temporary_postgres() as store:
         folder = Path(name)
-        rides.write_hours(folder, rides.HISTORY_HOURS - 20, rides.HISTORY_HOURS, seed)
+        rides.write_hours(folder, rides.BACKFILL_HOURS - 20, rides.BACKFILL_HOURS, seed)
         job = _on_spark("backfill-then-live", store)
-        history_then_live.build(job, folder)
+        backfill_then_live.build(job, folder)
         result = job.run()
-        for hour in range(rides.HISTORY_HOURS, end):
+        for hour in range(rides.BACKFILL_HOURS, end):
             rides.write_hours(folder, hour, hour + 1, seed)
             time.sleep(1)
         rides.write_forgotten(folder, seed)
@@ -276,7 +276,7 @@ IN_MEMORY: dict[str, tuple[Draw, str]] = {
     "flight_delays": (draw_flight_delays, "flight_delays.svg"),
 }
 ON_SPARK: dict[str, tuple[Draw, str]] = {
-    "history_then_live": (draw_history_then_live, "history_then_live/trips.svg"),
+    "backfill_then_live": (draw_backfill_then_live, "backfill_then_live/trips.svg"),
     "orders_cdc": (draw_orders_cdc, "orders_cdc.svg"),
 }
 

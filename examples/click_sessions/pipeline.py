@@ -1,7 +1,7 @@
 """Visits of a web shop, and a dashboard of them by the hour, both right at every moment.
 
 * `visits`: for each user the runs of clicks that are less than half an hour apart.
-* `dashboard`: for each hour the visits that were over in it, how many of them saw one page only, and how long they were.
+* `dashboard`: for each hour the visits that were over in it, how many of them saw one page only, and their length.
 
 Both are tables with a key, in which rows are replaced.  A click that comes late, when a phone is on line again, can
 make one visit of two: both rows are deleted, one takes their place, and the hour has one visit less.

@@ -12,11 +12,11 @@ from typing import Any
 import dataflow as df
 from examples.ab_test import pipeline as ab_test
 from examples.ab_test.events import write_events
+from examples.backfill_then_live import folder as rides_folder
+from examples.backfill_then_live import pipeline as backfill_then_live
 from examples.billing import pipeline as billing
 from examples.card_fraud import pipeline as card_fraud
 from examples.click_sessions import pipeline as click_sessions
-from examples.history_then_live import folder as rides_folder
-from examples.history_then_live import pipeline as history_then_live
 from examples.pictures import FOLDER
 from tests import example_models as models
 from tests.conformance.conftest import MakeRunner
@@ -37,7 +37,7 @@ def rows_of(rides: Path) -> list[dict[str, Any]]:
 
 
 def same(found: Sequence[Mapping[str, Any]], expected: Sequence[Any]) -> None:
-    """The same rows, as often; numbers with a fraction but for their last digits."""
+    """Check that the same rows are there, as often; numbers with a fraction but for their last digits."""
 
     def plain(values: Any) -> tuple[Any, ...]:
         values = values.values() if isinstance(values, Mapping) else values
@@ -57,7 +57,7 @@ def test_examples_leave_the_tables_of_a_plain_loop(make_runner: MakeRunner, tmp_
     card_fraud.build(p, PAYMENTS)
     billing.build(p, USAGE)
     ab_test.build(p, events)
-    history_then_live.build(p, rides)
+    backfill_then_live.build(p, rides)
     result = p.run()
     result.wait_until_finish()
     assert result.late_counts() == {}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.backfill_then_live import __main__ as backfill_then_live
 from examples.billing import __main__ as billing
-from examples.history_then_live import __main__ as history_then_live
 from examples.pictures import FOLDER
 from runners.cli import main as dataflow
 from tests.unit.examples.test_pages import PROGRAMS, pattern, shown
@@ -17,13 +17,13 @@ from tests.unit.examples.test_pages import PROGRAMS, pattern, shown
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
 
-def test_history_and_live_come_to_what_one_batch_comes_to(
+def test_backfill_and_live_come_to_what_one_batch_comes_to(
     store_dsn: str, spark_master: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["--store", store_dsn, "--master", spark_master, "--no-show-progress", "--pause", "0"]
-    assert history_then_live.main(asked) == 0
+    assert backfill_then_live.main(asked) == 0
     printed = capsys.readouterr().out
-    assert re.fullmatch(pattern(shown("history_then_live")), printed), printed
+    assert re.fullmatch(pattern(shown("backfill_then_live")), printed), printed
 
 
 def test_a_bill_that_was_corrected_in_a_stream_is_explained(

@@ -13,10 +13,10 @@ from dataflow.testing import TestStream, assert_that, contains_in_any_order, in_
 from dataflow.testing.laws import check_retracting_prefixes
 from dataflow.testing.strategies import arrivals
 from examples.ab_test import pipeline as ab_test
+from examples.backfill_then_live import pipeline as backfill_then_live
 from examples.billing import pipeline as billing
 from examples.card_fraud import pipeline as card_fraud
 from examples.click_sessions import pipeline as click_sessions
-from examples.history_then_live import pipeline as history_then_live
 from tests import example_models as models
 
 Build = Callable[[df.PCollection[Any]], df.PCollection[Any]]
@@ -166,6 +166,9 @@ def test_stations_and_trips(stream: TestStream) -> None:
     rides = [{**ride, "began": at.isoformat()} for at, ride in happened(stream)]
 
     check(
-        history_then_live.by_station, stream, models.station_days(rides), lambda row: row["station"]
+        backfill_then_live.by_station,
+        stream,
+        models.station_days(rides),
+        lambda row: row["station"],
     )
-    check(history_then_live.trips, stream, models.trips(rides), lambda row: row["bicycle"])
+    check(backfill_then_live.trips, stream, models.trips(rides), lambda row: row["bicycle"])

@@ -21,7 +21,9 @@ def test_every_public_name_has_one_place_in_the_reference() -> None:
     assert places == Counter(name for name in df.__all__ if name != "__version__")
 
 
-@pytest.mark.parametrize("folder", ["how-to", "examples", "connectors", "reference", "tutorial", "adr"])
+@pytest.mark.parametrize(
+    "folder", ["how-to", "examples", "connectors", "reference", "tutorial", "adr"]
+)
 def test_every_page_of_a_folder_is_in_its_list(folder: str) -> None:
     listed = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / folder / "README.md").read_text()))
     assert listed >= {page.name for page in (DOCS / folder).glob("*.md")} - {"README.md"}

@@ -15,10 +15,10 @@ from dataflow.testing import (
     retracted,
 )
 from examples.ab_test import pipeline as ab_test
+from examples.backfill_then_live import pipeline as backfill_then_live
 from examples.billing import pipeline as billing
 from examples.card_fraud import pipeline as card_fraud
 from examples.click_sessions import pipeline as click_sessions
-from examples.history_then_live import pipeline as history_then_live
 
 NOON = df.instant("2026-03-02T12:00:00Z")
 
@@ -34,13 +34,13 @@ def stamped(value: Any, minute: float) -> df.TimestampedValue:
 def test_a_late_click_makes_one_visit_of_two_and_the_hour_has_one_less() -> None:
     clicks = (
         TestStream()
-        .add_elements([stamped(("ann", "home"), 0), stamped(("ann", "lamps"), 40)])
+        .add_elements([stamped(("ann", "home"), 0), stamped(("ann", "lamps"), 30)])
         .advance_watermark_to(at(100))
-        .add_elements([stamped(("ann", "rugs"), 20)])
+        .add_elements([stamped(("ann", "rugs"), 15)])
     )
     first, second, both = (
         click_sessions.Visit("ann", at(start), seconds, clicks)
-        for start, seconds, clicks in ((0, 0, 1), (40, 0, 1), (0, 2_400, 3))
+        for start, seconds, clicks in ((0, 0, 1), (30, 0, 1), (0, 1_800, 3))
     )
     with df.Pipeline() as p:
         visits = click_sessions.visits(p | clicks)
@@ -131,11 +131,7 @@ def test_a_conversion_that_comes_late_corrects_the_result() -> None:
             ),
             in_late_panes(
                 contains_in_any_order(
-                    [
-                        ab_test.Result(
-                            "button", monday, 1, 0, 1, 1, ab_test.p_value((1, 0), (1, 1))
-                        )
-                    ]
+                    [ab_test.Result("button", monday, 1, 0, 1, 1, ab_test.p_value((1, 0), (1, 1)))]
                 )
             ),
         )
@@ -163,7 +159,7 @@ def test_a_forgotten_ride_joins_two_trips() -> None:
     apart = [{"bicycle": "b1", "began": at(m), "rides": 1, "minutes": 7} for m in (0, 90)]
     with df.Pipeline() as p:
         assert_that(
-            history_then_live.trips(p | rides),
+            backfill_then_live.trips(p | rides),
             retracted(contains_in_any_order(apart)),
             in_late_panes(
                 contains_in_any_order(

@@ -1,4 +1,4 @@
-"""The command line: ``python -m examples.history_then_live [--seed N]``, and options of the stream.
+"""The command line: ``python -m examples.backfill_then_live [--seed N]``, and options of the stream.
 
 The history is there, the job reads it and goes live; then hours come one by one, and some rides that were forgotten in
 the history.  At last one batch reads all files, and its totals are compared with those of the job.
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import dataflow as df
 
-from .folder import HISTORY_HOURS, LIVE_HOURS, close, write_forgotten, write_hours
+from .folder import BACKFILL_HOURS, LIVE_HOURS, close, write_forgotten, write_hours
 from .pipeline import build
 
 TABLES = ("station_days", "trips")
@@ -24,13 +24,13 @@ TABLES = ("station_days", "trips")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job, then a batch over the same files, and compare; returns the exit status."""
     options, rest = df.parse_options(arguments)
-    parser = argparse.ArgumentParser(prog="python -m examples.history_then_live")
+    parser = argparse.ArgumentParser(prog="python -m examples.backfill_then_live")
     parser.add_argument("--seed", type=int, default=1, help="of the rides (1)")
     parser.add_argument("--pause", type=float, default=0.2, help="between two hours, in seconds")
     asked = parser.parse_args(rest)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write_hours(folder, 0, HISTORY_HOURS, asked.seed)
+        write_hours(folder, 0, BACKFILL_HOURS, asked.seed)
         live: df.PipelineOptions = {**options, "runner": "backfill-then-live", "job": "rides"}
         live.setdefault("fresh", True)
         job = df.Pipeline(**live)
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Returns when the history is read, and the stream has started.
         result = job.run()
         print("the history:", *counts(result, ""))
-        for hour in range(HISTORY_HOURS, HISTORY_HOURS + LIVE_HOURS):
+        for hour in range(BACKFILL_HOURS, BACKFILL_HOURS + LIVE_HOURS):
             write_hours(folder, hour, hour + 1, asked.seed)
             time.sleep(asked.pause)
         write_forgotten(folder, asked.seed)

@@ -11,7 +11,7 @@ from .pipeline import LAST
 
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
 #: So many hours are history; so many more come live.  The day and most trips around the cut are in both.
-HISTORY_HOURS, LIVE_HOURS = 58, 14
+BACKFILL_HOURS, LIVE_HOURS = 58, 14
 STATIONS = ("harbour", "market", "museum", "station", "zoo")
 BICYCLES, RIDES_OF_AN_HOUR = 25, 9
 
@@ -37,7 +37,7 @@ def write_forgotten(folder: Path, seed: int) -> None:
         folder: where to.
         seed: decides about the rides.
     """
-    began = BEGIN + timedelta(hours=HISTORY_HOURS - 10)
+    began = BEGIN + timedelta(hours=BACKFILL_HOURS - 10)
     rides = list(_rides(began, f"{seed} forgotten"))
     _write(folder, f"rides-{began:%Y-%m-%dT%H}-forgotten.jsonl", rides)
 
