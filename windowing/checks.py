@@ -53,12 +53,15 @@ def checked_assignment(
     return assigned
 
 
-def checked_columns(window_fn: WindowFn, timestamps_us: Int64s) -> WindowColumns | None:
+def checked_columns(
+    window_fn: WindowFn, timestamps_us: Int64s, values: Sequence[Any] | None = None
+) -> WindowColumns | None:
     """Call ``window_fn.assign_columns``, where it may be used, and return its result, if it can be right.
 
     Args:
         window_fn: the window function.
         timestamps_us: event times in microseconds.
+        values: the elements, for functions that read them; None: there are only their times.
 
     Returns:
         The windows; None where `checked_assignment` has to assign them.
@@ -72,7 +75,10 @@ def checked_columns(window_fn: WindowFn, timestamps_us: Int64s) -> WindowColumns
     given_us = timestamps_us.view()
     given_us.flags.writeable = False
     try:
-        found = window_fn.assign_columns(given_us)
+        if values is None:
+            found = window_fn.assign_columns(given_us)
+        else:
+            found = window_fn.assign_element_columns(given_us, values)
     except DataflowError:
         raise
     except Exception as error:

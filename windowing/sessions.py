@@ -4,12 +4,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from windowing.errors import TimeError, WindowError, not_positive
 from windowing.merging import OverlapMergingWindowFn
-from windowing.timestamps import MAX_TIMESTAMP_US, DurationLike, clamp_timestamp_us, to_duration_us
+from windowing.timestamps import (
+    MAX_TIMESTAMP_US,
+    US_PER_SECOND,
+    DurationLike,
+    clamp_timestamp_us,
+    to_duration_us,
+)
 from windowing.window import ALL_OF_TIME_US, Window, windows_of
 from windowing.window_columns import Int64s, WindowColumns
+
+#: Up to here floats have every microsecond.
+_COLUMN_GAP_MAX_S = (1 << 53) // US_PER_SECOND
 
 
 @attrs.frozen(init=False)
@@ -24,6 +34,7 @@ class Sessions(OverlapMergingWindowFn):
     Args:
         gap: positive; or a deterministic function from the element (as it is at the `WindowInto`, in most cases a
             ``(key, value)`` pair) to its gap, e.g. ``lambda pair: "1 minute" if pair[1] == "pay" else "30 minutes"``.
+            An expression, ``df.col("gap_s")``, is a function too, and computed for a whole column of rows.
 
     Attributes:
         gap_us: the gap of every element; None where ``gap_of`` returns it.
@@ -69,6 +80,17 @@ class Sessions(OverlapMergingWindowFn):
             return None
         return WindowColumns.of_size(timestamps_us, self.gap_us)
 
+    def assign_element_columns(
+        self, timestamps_us: Int64s, values: Sequence[Any]
+    ) -> WindowColumns | None:
+        """The proto-session of each element; None where gaps are not computed in columns, or are refused."""
+        if self.gap_of is None:
+            return self.assign_columns(timestamps_us)
+        gaps_us = _column_of_gaps_us(self.gap_of, values)
+        if gaps_us is None:
+            return None
+        return WindowColumns(timestamps_us, np.minimum(timestamps_us + gaps_us, MAX_TIMESTAMP_US))
+
     def _own_gap_us(self, value: Any) -> int:
         assert self.gap_of is not None
         gap = self.gap_of(value)
@@ -79,6 +101,22 @@ class Sessions(OverlapMergingWindowFn):
         if gap_us <= 0:
             raise _refusal(gap, value, "it is not above zero")
         return gap_us
+
+
+def _column_of_gaps_us(
+    gap_of: Callable[[Any], DurationLike], values: Sequence[Any]
+) -> Int64s | None:
+    """The gaps of elements that are columns, all positive; None where each has to be asked."""
+    on_columns = getattr(gap_of, "on_columns", None)
+    found = None if on_columns is None else on_columns(values, None)
+    # Texts and durations are read one by one, and so is what is refused, for the error that names it.
+    if found is None or not all(type(each) in {int, float} for each in found):
+        return None
+    seconds = np.asarray(found)
+    if not bool((np.abs(seconds) <= _COLUMN_GAP_MAX_S).all()):
+        return None
+    gaps_us = np.rint(seconds * US_PER_SECOND).astype(np.int64)
+    return gaps_us if bool((gaps_us > 0).all()) else None
 
 
 def _refusal(gap: object, value: object, why: str) -> WindowError:

@@ -76,6 +76,20 @@ class WindowFn(ABC):
         """
         return None
 
+    def assign_element_columns(
+        self, timestamps_us: Int64s, values: Sequence[Any]
+    ) -> WindowColumns | None:
+        """Assign windows to a whole column of elements; for functions that read them and can do so in columns.
+
+        **Law** and result: as of `assign_columns`, which is what the others return.
+
+        Args:
+            timestamps_us: as of `assign_columns`.
+            values: the elements, as many.
+        """
+        del values
+        return self.assign_columns(timestamps_us)
+
     def slice_fn(self) -> "WindowFn | None":
         """A function that assigns each element to one window, its *slice*; instants of a slice are in the same windows.
 

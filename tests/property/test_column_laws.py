@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import permutations
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dataflow as df
 from dataflow.column_combine_fn import Accumulators, ColumnGroups
-from dataflow.columns import tuples_of
+from dataflow.columns import Rows, tuples_of
 from dataflow.combine_fn import CallableCombineFn, columns_of
 from dataflow.combiner_columns import ExtremeColumns
 from dataflow.combiners import TupleCombineFn, columns_by_place
@@ -22,7 +22,9 @@ from dataflow.testing import strategies as our
 from dataflow.testing.laws import check_combine_columns, check_window_columns
 from tests.caught import caught
 from tests.columnar import SECOND_US, Shifts, Spread, SpreadColumns, Tally, TallyColumns, TwoSizes
+from windowing.checks import checked_columns
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
+from windowing.window import windows_of
 from windowing.window_columns import Int64s
 from windowing.window_fn import assigns_columns
 
@@ -74,6 +76,34 @@ def test_window_fns_assign_columns_so_at_the_ends_of_time(
     window_fn: df.WindowFn, times_us: list[int]
 ) -> None:
     check_window_columns(window_fn, times_us, may_decline=True)
+
+
+GAPS = st.floats(1e-7, 1e10) | st.integers(1, 1 << 34) | st.sampled_from([0.5, 1.0000005, 2.5e-6])
+
+
+class Visit(NamedTuple):
+    gap_s: Any
+
+
+@given(st.lists(st.tuples(our.timestamps_us(anywhere=True), GAPS), min_size=1, max_size=8))
+def test_gaps_that_are_an_expression_are_assigned_in_columns_as_one_by_one(
+    timed: list[tuple[int, float]],
+) -> None:
+    """Or not at all, where one of them is refused, or too long for a column."""
+    window_fn = df.Sessions(df.col("gap_s"))
+    times_us, gaps = zip(*timed, strict=True)
+    seconds = gaps if all(type(each) is int for each in gaps) else tuple(map(float, gaps))
+    rows = Rows.of(Visit, Visit._fields, [pa.array(seconds)])
+    found = checked_columns(window_fn, np.array(times_us), rows)
+
+    if found is None:
+        assert any(round(each * 1e6) <= 0 or each > 1 << 32 for each in seconds)
+        return
+    alone = [
+        window_fn.assign_windows(at, Visit(gap)) for at, gap in zip(times_us, seconds, strict=True)
+    ]
+    windows = windows_of(found.starts_us.tolist(), found.ends_us.tolist())
+    assert alone == [(window,) for window in windows]
 
 
 @given(COMBINE_FNS, INTEGERS)

@@ -228,7 +228,7 @@ class StageExecutor:
                 # Each of them is another one: an object for each would be made, sorted, and dropped.
                 times_us = IntColumn(np.asarray(times_us, np.int64))
             if isinstance(times_us, IntColumn):
-                columns = assigned_columns(window_fn, times_us)
+                columns = assigned_columns(window_fn, times_us, bundle.values)
             if columns is None:
                 assigned = checked_assignment(window_fn, bundle.timestamps_us, bundle.values)
         except DataflowError as error:
