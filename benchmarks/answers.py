@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from benchmarks.cases import Case
+from benchmarks.nexmark import NexmarkCase
 
 _DIGESTS = 1 << 64
 
@@ -27,7 +28,7 @@ class Answer:
     digest: int
 
     @classmethod
-    def of(cls, case: Case, rows: Iterable[Sequence[Any]]) -> "Answer":
+    def of(cls, case: Case | NexmarkCase, rows: Iterable[Sequence[Any]]) -> "Answer":
         """The answer of rows with the case's columns.  Raises `ValueError` where a row has others."""
         numbers = [index for index, name in enumerate(case.columns) if name not in case.text]
         *weighing, last = numbers

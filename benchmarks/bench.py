@@ -14,12 +14,15 @@ from pathlib import Path
 
 from benchmarks import harness, pages, plot
 from benchmarks.cases import LATENCY, THROUGHPUT
+from benchmarks.nexmark import CASES as NEXMARK
 from benchmarks.peers.registry import DEFAULT, PEERS
 from benchmarks.recording import recording
 from benchmarks.runs import Bench, Options
 from benchmarks.tables import Result
 
 CASES = {name: case.title for name, case in THROUGHPUT.items()} | LATENCY
+#: Stands for all of its queries.
+ALL_OF_NEXMARK = "NEXMARK"
 DEFAULT_SIZE = 1_000_000
 DEFAULT_RATE = 1_000
 
@@ -36,7 +39,8 @@ def parser() -> argparse.ArgumentParser:
     )
     found = harness.parser(__doc__, epilog=epilog)
     add = found.add_argument
-    add("--case", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
+    choices = [*CASES, ALL_OF_NEXMARK]
+    add("--case", nargs="+", choices=choices, default=list(CASES), metavar="CASE")
     add("--peers", nargs="+", choices=PEERS, default=list(DEFAULT), metavar="PEER")
     add("--size", nargs="+", type=int, default=[DEFAULT_SIZE], help="records, or words in B5")
     add("--rate", nargs="+", type=int, default=[DEFAULT_RATE], help="events a second, in S2, LAG")
@@ -63,8 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def options_of(given: argparse.Namespace) -> Options:
     """The options of the runs, from the command line."""
+    cases = [
+        name for case in given.case for name in (NEXMARK if case == ALL_OF_NEXMARK else (case,))
+    ]
     return Options(
-        cases=given.case,
+        cases=cases,
         peers=given.peers,
         sizes=given.size,
         rates=given.rate,

@@ -6,6 +6,8 @@ Imports nothing but the standard library, as `benchmarks.workloads`.
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.nexmark import NexmarkCase
 from benchmarks.workloads import Dataset, event_files, text_files
 
 WINDOW_MS = 60_000
@@ -36,7 +38,7 @@ class Case(NamedTuple):
 _BY_WINDOW = ("user_id", "start_ms", "count", "sum")
 
 #: Cases that end, and whose time is the measure.
-THROUGHPUT = {
+THROUGHPUT: dict[str, Case | NexmarkCase] = {
     case.name: case
     for case in (
         Case("B1", "map, filter, count and sum of everything", ("count", "sum")),
@@ -46,7 +48,7 @@ THROUGHPUT = {
         Case("B5", "count of words", ("word", "count"), text=("word",), reads_text=True),
         Case("S1", "B2 as a stream, exactly once", _BY_WINDOW),
     )
-}
+} | NEXMARK
 #: Cases whose measure is how long a record takes, at a rate.
 LATENCY = {
     "S2": "one shuffle and a stateful row for each record, from its creation until the row is committed",

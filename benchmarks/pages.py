@@ -5,16 +5,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import goals, plot, reports, tables
+from benchmarks.nexmark import CASES as NEXMARK
 from benchmarks.tables import Result
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
+#: Nexmark has a page of its own.
+NEXMARK_PAGE = ROOT / "docs" / "nexmark.md"
 FIGURE = ROOT / "docs" / "figures" / "benchmarks.svg"
 #: The kind of the line in a file of results that names the machine.
 MACHINE = "machine"
 
 _GOALS, _RATIOS, _LATENCY_RATIOS = "Goals", "Ratios", "Ratios of latency"
 _LATENCY, _LAG, _RUNS = "Latency", "Watermark lag", "Runs"
+_NEXMARK, _MACHINE = "Nexmark", "Machine"
 
 
 def read(paths: Sequence[Path]) -> list[Result]:
@@ -30,8 +34,10 @@ def read(paths: Sequence[Path]) -> list[Result]:
 
 def sections(results: Sequence[Result]) -> dict[str, str]:
     """Each table for which there are results, by its title."""
-    runs = of_runs(results)
+    all_runs = of_runs(results)
+    runs = [each for each in all_runs if each["case"] not in NEXMARK]
     found = {
+        _NEXMARK: tables.nexmark_table(all_runs),
         _GOALS: goals.table([*runs, *reports.read()] if runs else []),
         _RATIOS: tables.ratio_table(runs),
         _LATENCY_RATIOS: tables.latency_ratio_table(runs),
@@ -44,10 +50,18 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
 
 def write(results: Sequence[Result]) -> None:
     """Put tables, machine and figure into the page; a table for which there are no results stays as it is."""
-    parts = {**sections(results), "Machine": machines(results)}
-    PAGE.write_text(filled_in(PAGE.read_text("utf-8"), parts), "utf-8")
+    parts = sections(results)
+    nexmark = {_NEXMARK: parts.pop(_NEXMARK)} if _NEXMARK in parts else {}
+    for page, tables_of_page in ((PAGE, parts), (NEXMARK_PAGE, nexmark)):
+        if tables_of_page:
+            filled = filled_in(
+                page.read_text("utf-8"), {**tables_of_page, _MACHINE: machines(results)}
+            )
+            page.write_text(filled, "utf-8")
     if _RATIOS in parts:
-        FIGURE.write_text(plot.draw(of_runs(results)), "utf-8")
+        FIGURE.write_text(
+            plot.draw([each for each in of_runs(results) if each["case"] not in NEXMARK]), "utf-8"
+        )
 
 
 def machines(results: Sequence[Result]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.answers import Answer
 from benchmarks.cases import GAP_MS, PERIOD_MS, WINDOW_MS, Case
+from benchmarks.nexmark import NexmarkCase
 from benchmarks.workloads import SEED, Event, events, lines_of_text
 
 #: Of an answer that joins events exactly a gap apart.
@@ -22,8 +23,12 @@ OK = "ok"
 Row = tuple[Any, ...]
 
 
-def rows(case: Case, size: int, seed: int = SEED, *, is_gap_inclusive: bool = False) -> list[Row]:
+def rows(
+    case: Case | NexmarkCase, size: int, seed: int = SEED, *, is_gap_inclusive: bool = False
+) -> list[Row]:
     """All rows of a case's answer."""
+    if isinstance(case, NexmarkCase):
+        return case.rows(size)
     if case.reads_text:
         counts = Counter(word for line in lines_of_text(size, seed) for word in line.split(" "))
         return list(counts.items())
@@ -37,7 +42,7 @@ def rows(case: Case, size: int, seed: int = SEED, *, is_gap_inclusive: bool = Fa
 
 
 def answers(
-    case: Case, size: int, seed: int = SEED, kept_in: Path | None = None
+    case: Case | NexmarkCase, size: int, seed: int = SEED, kept_in: Path | None = None
 ) -> dict[str, Answer]:
     """The right answers of a case by name; kept in a folder, because they take seconds for millions of events."""
     found = {}

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from benchmarks.latency import PERCENTILES
+from benchmarks.nexmark import CASES as NEXMARK
 from benchmarks.peers.registry import OURS, PEERS
 from benchmarks.reference import OK
 
@@ -128,6 +129,39 @@ def run_table(results: Sequence[Result]) -> str:
             rows.append([case, f"{size:,}", name, *figures, str(len(good)), "; ".join(checks)])
     header = ["Case", "Records", "Program", "Seconds", "A second", "CPU s", "MB", "Runs", "Answer"]
     return markdown(header, "lll", rows, last="l")
+
+
+def nexmark_table(results: Sequence[Result]) -> str:
+    """Nexmark, query by query: thousands of events in a second, and in a second of one core, of each program.
+
+    A cell has the medians of its good runs; what a program cannot say, or was not asked, is empty.
+    """
+    names = list(dict.fromkeys(each["peer"] for each in results if each["case"] in NEXMARK))
+    rows = []
+    for case, size in _amounts(results, "size"):
+        if case not in NEXMARK:
+            continue
+        row = [case, f"{size:,}"]
+        for name in names:
+            runs = [
+                each
+                for each in results
+                if (each["case"], each["size"], each["peer"]) == (case, size, name)
+            ]
+            row.append(_nexmark_cell(runs))
+        rows.append(row)
+    return markdown(["Query", "Events", *names], "l", rows)
+
+
+def _nexmark_cell(runs: Sequence[Result]) -> str:
+    good = [each for each in runs if is_good(each)]
+    if not good:
+        return str(runs[0]["check"]).partition(":")[0] if runs else ""
+    rates = [
+        median(each["size"] / max(each[measure], 0.01) for each in good) / 1_000
+        for measure in ("seconds", "cpu_s")
+    ]
+    return " / ".join(f"{rate:,.0f}" for rate in rates)
 
 
 def latency_table(results: Sequence[Result]) -> str:

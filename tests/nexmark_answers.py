@@ -12,13 +12,24 @@ from dataflow.recording import Recording
 from dataflow.signed_sum import signed_sum
 from examples.nexmark.answers import Answers
 from examples.nexmark.column_queries import COLUMN_QUERIES
-from examples.nexmark.generator import GeneratorConfig, events
+from examples.nexmark.generator import FIRST_TIME_MS, GeneratorConfig, events
 from examples.nexmark.models import MODELS
 from examples.nexmark.queries import QUERIES
 from examples.nexmark.source import NexmarkSource, Split
 
 #: Queries whose answers late events change, one grouping behind another, or windows that merge.
 CHANGING = ("q4", "q5", "q6", "q7", "q8", "q9", "q11", "q15", "q16", "q17", "q18", "q19")
+#: One event in three is late, by up to 25 seconds; at first it is a quarter of a minute to midnight.
+LATE = GeneratorConfig(
+    seed=3,
+    size=2_500,
+    events_per_s=50,
+    first_time_ms=FIRST_TIME_MS - 15_000,
+    disorder=20,
+    late_of=3,
+    late_by=1_250,
+    in_flight_auctions=30,
+)
 
 
 @attrs.frozen

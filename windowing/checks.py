@@ -13,7 +13,13 @@ from windowing.errors import DataflowError, WindowError, error_text
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, format_timestamp
 from windowing.window import Window
 from windowing.window_columns import Int64s, WindowColumns
-from windowing.window_fn import Merge, MergingWindowFn, WindowFn, assigns_columns
+from windowing.window_fn import (
+    Merge,
+    MergingWindowFn,
+    WindowFn,
+    assigns_columns,
+    assigns_element_columns,
+)
 
 _COLUMNS_HINT = "return df.WindowColumns(starts_us, ends_us), or None to have assign_windows called"
 _OWN_MODULES = f"{__name__.partition('.')[0]}."
@@ -56,7 +62,7 @@ def checked_assignment(
 def checked_columns(
     window_fn: WindowFn, timestamps_us: Int64s, values: Sequence[Any] | None = None
 ) -> WindowColumns | None:
-    """Call ``window_fn.assign_columns``, where it may be used, and return its result, if it can be right.
+    """Call the method of ``window_fn`` for columns that may be used, and return its result, if it can be right.
 
     Args:
         window_fn: the window function.
@@ -70,15 +76,16 @@ def checked_columns(
         WindowError: the function raised; what it returned are no columns, or of different lengths; or a window is
             empty, outside of time, given twice to one element, or without the element's event time.
     """
-    if not len(timestamps_us) or not assigns_columns(window_fn):
+    reads_elements = values is not None and assigns_element_columns(window_fn)
+    if not len(timestamps_us) or not (reads_elements or assigns_columns(window_fn)):
         return None
     given_us = timestamps_us.view()
     given_us.flags.writeable = False
     try:
-        if values is None:
-            found = window_fn.assign_columns(given_us)
-        else:
+        if values is not None and reads_elements:
             found = window_fn.assign_element_columns(given_us, values)
+        else:
+            found = window_fn.assign_columns(given_us)
     except DataflowError:
         raise
     except Exception as error:

@@ -79,16 +79,15 @@ class WindowFn(ABC):
     def assign_element_columns(
         self, timestamps_us: Int64s, values: Sequence[Any]
     ) -> WindowColumns | None:
-        """Assign windows to a whole column of elements; for functions that read them and can do so in columns.
+        """Assign windows to a whole column of elements; optional, for functions that read them in columns.
 
-        **Law** and result: as of `assign_columns`, which is what the others return.
+        **Law** and result: as of `assign_columns`.  Where both may be used, this one is, if there are elements.
 
         Args:
             timestamps_us: as of `assign_columns`.
             values: the elements, as many.
         """
-        del values
-        return self.assign_columns(timestamps_us)
+        return None
 
     def slice_fn(self) -> "WindowFn | None":
         """A function that assigns each element to one window, its *slice*; instants of a slice are in the same windows.
@@ -140,6 +139,14 @@ def assigns_columns(window_fn: WindowFn) -> bool:
     """Whether `WindowFn.assign_columns` may be used: its class has one, or a base that assigns the same windows."""
     return type(window_fn).assign_columns is not WindowFn.assign_columns and stands_for(
         window_fn, "assign_columns", ("assign_windows", "assign_bundle")
+    )
+
+
+def assigns_element_columns(window_fn: WindowFn) -> bool:
+    """Whether `WindowFn.assign_element_columns` may be used; as `assigns_columns`."""
+    own, base = type(window_fn).assign_element_columns, WindowFn.assign_element_columns
+    return own is not base and stands_for(
+        window_fn, "assign_element_columns", ("assign_windows", "assign_bundle", "assign_columns")
     )
 
 

@@ -14,6 +14,8 @@ from pyflink.common import Configuration
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
 from benchmarks.cases import PERIOD_MS, WINDOW_MS
+from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.peers import nexmark_sql
 from benchmarks.task import Task
 
 #: Some more than `benchmarks.workloads.WATERMARK_BOUND_S`: SQL has whole minutes.
@@ -39,6 +41,8 @@ QUERIES = {
     "B3": _TOTALS.format(window="HOP", period=f"INTERVAL '{_PERIOD_S}' SECOND, "),
     "S1": BY_WINDOW,
 }
+#: Cases that are run as streams: of q11, whose sessions batch does not have, the end of the input closes the last.
+STREAMS = ("S1", "q11")
 EVENTS = f"""
     CREATE TABLE events (
         user_id BIGINT, event_time BIGINT, `value` BIGINT, ts AS TO_TIMESTAMP_LTZ(event_time, 3),
@@ -48,10 +52,24 @@ ANSWERS = """CREATE TABLE answers ({columns})
     WITH ('connector' = 'filesystem', 'path' = 'file://{rows}', 'format' = 'csv')"""
 
 
+def nexmark(tables: Any, task: Task) -> None:
+    """A query of Nexmark; its bids are in order, so the watermark is the newest."""
+    case = NEXMARK[task.case]
+    tables.execute_sql(
+        f"CREATE TABLE events ({nexmark_sql.FIELDS}, ts AS TO_TIMESTAMP_LTZ(date_time_ms, 3), WATERMARK FOR ts AS "
+        f"ts - INTERVAL '4' SECOND) WITH ('connector' = 'filesystem', 'path' = 'file://{task.two}', 'format' = 'json')"
+    )
+    for name, query in nexmark_sql.VIEWS.items():
+        tables.execute_sql(f"CREATE VIEW {name} AS {query}")
+    columns = ", ".join(f"`{c}` {'STRING' if c in case.text else 'BIGINT'}" for c in case.columns)
+    tables.execute_sql(ANSWERS.format(columns=columns, rows=task.rows))
+    tables.execute_sql(f"INSERT INTO answers {nexmark_sql.FLINK[case.name]}").wait()
+
+
 def environment(task: Task) -> Any:
     """Of batch or of streams."""
     settings = dict(SETTINGS)
-    if task.case == "S1":
+    if task.case in STREAMS:
         settings |= {
             "execution.checkpointing.interval": "1 s",
             "execution.checkpointing.mode": "EXACTLY_ONCE",
@@ -61,7 +79,7 @@ def environment(task: Task) -> Any:
     for name, value in settings.items():
         configuration.set_string(name, value)
     mode = EnvironmentSettings.new_instance()
-    mode = mode.in_streaming_mode() if task.case == "S1" else mode.in_batch_mode()
+    mode = mode.in_streaming_mode() if task.case in STREAMS else mode.in_batch_mode()
     return TableEnvironment.create(mode.with_configuration(configuration).build())
 
 
@@ -69,6 +87,10 @@ def main() -> None:
     """Run the task of the command line."""
     task = Task.from_command_line()
     tables = environment(task)
+    if task.case in NEXMARK:
+        with task.measured():
+            nexmark(tables, task)
+        return
     columns = ("count", "sum") if task.case == "B1" else ("user_id", "start_ms", "count", "sum")
     types = ", ".join(f"`{name}` BIGINT" for name in columns)
     with task.measured():

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 
 import dataflow as df
 from benchmarks.cases import THROUGHPUT
-from benchmarks.peers import ours_lag, ours_latency
+from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.peers import ours_lag, ours_latency, ours_nexmark
 from benchmarks.peers.ours_export import export
 from benchmarks.peers.ours_pipelines import TABLE, build
 from benchmarks.peers.ours_session import MASTER, warm_context
@@ -21,7 +22,7 @@ Build = Callable[[df.Pipeline, Task], None]
 
 
 def throughput(task: Task, build: Build, selected: Mapping[str, str]) -> None:
-    """B1 to B5, and S1; ``selected``: what some columns of the answer are in SQL, if not columns of the table."""
+    """B1 to B5, S1, Nexmark; ``selected``: what some columns of the answer are in SQL, if not columns of the table."""
     runner = (StreamingRunner if task.case == "S1" else BatchRunner)(
         job="benchmark", store=task.store, master=MASTER, show_progress=False
     )
@@ -44,5 +45,14 @@ def run(task: Task, build: Build, selected: Mapping[str, str]) -> None:
         throughput(task, build, selected)
 
 
+def main() -> None:
+    """Run the task of the command line."""
+    task = Task.from_command_line()
+    if task.case in NEXMARK:
+        run(task, ours_nexmark.build, ours_nexmark.selected(task))
+    else:
+        run(task, build, {})
+
+
 if __name__ == "__main__":
-    run(Task.from_command_line(), build, {})
+    main()

@@ -4,6 +4,28 @@ from collections.abc import Mapping
 
 import attrs
 
+from benchmarks.nexmark import CASES
+from benchmarks.peers import nexmark_sql
+
+NEXMARK = tuple(CASES)
+#: What Flink and Spark say in SQL here; the others need what their SQL has not, or has otherwise.
+NEXMARK_SQL = tuple(nexmark_sql.SPARK)
+#: Those of `examples.nexmark.column_queries`; that is not imported here, as other programs have no Arrow.
+NEXMARK_COLUMNS = (
+    "q0",
+    "q1",
+    "q2",
+    "q4",
+    "q5",
+    "q7",
+    "q8",
+    "q11",
+    "q15",
+    "q16",
+    "q17",
+    "q21",
+    "q22",
+)
 BATCH = ("B1", "B2", "B3", "B4", "B5")
 #: Distinguishes rows of the cases of latency too.
 WEAK = "weak"
@@ -31,7 +53,7 @@ _ALL = (
     Peer(
         name="ours",
         module="benchmarks.peers.ours",
-        cases=(*BATCH, "S1", "S2", "LAG"),
+        cases=(*BATCH, "S1", "S2", "LAG", *NEXMARK),
         variants=("", WEAK),
         needs_store=True,
         note="Python functions; rows to Postgres, exactly once",
@@ -39,7 +61,7 @@ _ALL = (
     Peer(
         name="ours-columns",
         module="benchmarks.peers.ours_columns",
-        cases=("B1", "B2", "B3", "B4", "S1", "S2"),
+        cases=("B1", "B2", "B3", "B4", "S1", "S2", *NEXMARK_COLUMNS),
         needs_store=True,
         note="typed rows, built-in combiners, no Python per record; rows to Postgres, exactly once; "
         "in S2 one row for each user and window of five milliseconds",
@@ -60,7 +82,7 @@ _ALL = (
     Peer(
         name="spark-df",
         module="benchmarks.peers.spark_df",
-        cases=BATCH,
+        cases=(*BATCH, *NEXMARK_SQL),
         note="SQL operators, no Python per record; text files",
     ),
     Peer(
@@ -108,7 +130,7 @@ _ALL = (
     Peer(
         name="flink-sql",
         module="benchmarks.peers.flink_sql",
-        cases=("B1", "B2", "B3", "S1"),
+        cases=("B1", "B2", "B3", "S1", *NEXMARK_SQL),
         requirements=("apache-flink==2.3.0",),
         note="SQL operators, no Python per record; in S1 exactly-once text files",
     ),

@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.cases import GAP_MS, PERIOD_MS, WINDOW_MS
+from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.peers import nexmark_sql
 from benchmarks.peers.spark_session import warm_session
 from benchmarks.task import Task
 
@@ -59,6 +61,15 @@ def count_words(session: SparkSession, task: Task) -> Any:
     return words.groupBy("word").count()
 
 
+def nexmark(session: SparkSession, task: Task) -> Any:
+    """A query of Nexmark."""
+    events = session.read.schema(nexmark_sql.FIELDS).json(task.two)
+    events.withColumn("ts", f.timestamp_millis("date_time_ms")).createOrReplaceTempView("events")
+    for name, query in nexmark_sql.VIEWS.items():
+        session.sql(query).createOrReplaceTempView(name)
+    return session.sql(nexmark_sql.SPARK[task.case])
+
+
 PROGRAMS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"B1": everything, "B2": by_window, "B3": by_sliding_window, "B4": by_session}
 )
@@ -71,6 +82,8 @@ def main() -> None:
     with task.measured():
         if task.case == "B5":
             found = count_words(session, task)
+        elif task.case in NEXMARK:
+            found = nexmark(session, task)
         else:
             events = session.read.schema(SCHEMA).json(task.two)
             found = PROGRAMS[task.case](events.withColumn("ts", f.timestamp_millis("event_time")))

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = set(given.queries) - set(known)
     if unknown:
         parser().error(f"no such query: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    happened = events(config, np.arange(config.size))
+    happened = events(config, np.arange(given.size))
     differing = 0
     for name in given.queries or known:
         rows = Counter(_rows(name, config, given))

@@ -110,8 +110,9 @@ def q0(events: df.PCollection[Any]) -> Rows:
 @df.ptransform_fn
 def q1(events: df.PCollection[Any]) -> Rows:
     """Bids in euros."""
-    euros = {"price": _PRICE * 908 / 1_000, "date_time_ms": "date_time_ms", "extra": "extra"}
-    return bids_of(events) | df.Select("auction", "bidder", **euros)
+    return bids_of(events) | df.Select(
+        "auction", "bidder", price=_PRICE * 908 / 1_000, date_time_ms="date_time_ms", extra="extra"
+    )
 
 
 @df.ptransform_fn

@@ -253,6 +253,29 @@ def fields(
     return {name: made.column(makers[name]) for name in names if name in makers}
 
 
+@cache
+def _digits() -> tuple[str, ...]:
+    return tuple(f"{number:04}" for number in range(10_000))
+
+
+@cache
+def _channels() -> tuple[pa.Array, pa.Array]:
+    """The channels, hot ones first, and their addresses; nine of ten name the channel's id."""
+    count = len(HOT_CHANNELS) + CHANNELS
+    chance = Chance(0, np.arange(count))
+    folders = [
+        chance.texts(draw, 3, 4, "_").to_pylist() for draw in (Draw.ITEM, Draw.EMAIL, Draw.HOST)
+    ]
+    has_id = (chance.below(Draw.CHANNEL, 10) > 0).tolist()
+    names, urls = list(HOT_CHANNELS), []
+    names += [f"channel-{number}" for number in range(CHANNELS)]
+    for place, (one, two, three) in enumerate(zip(*folders, strict=True)):
+        number = place - len(HOT_CHANNELS)
+        own = f"&channel_id={number * 7_919}" if number >= 0 and has_id[place] else ""
+        urls.append(f"https://www.nexmark.com/{one}/{two}/{three}/item.htm?query=1{own}")
+    return pa.array(names), pa.array(urls)
+
+
 class _Made:
     """Columns of events of one kind."""
 
@@ -362,26 +385,3 @@ _MAKERS: tuple[Mapping[str, _Maker], ...] = (
         "extra": _extra(BID),
     },
 )
-
-
-@cache
-def _digits() -> tuple[str, ...]:
-    return tuple(f"{number:04}" for number in range(10_000))
-
-
-@cache
-def _channels() -> tuple[pa.Array, pa.Array]:
-    """The channels, hot ones first, and their addresses; nine of ten name the channel's id."""
-    count = len(HOT_CHANNELS) + CHANNELS
-    chance = Chance(0, np.arange(count))
-    folders = [
-        chance.texts(draw, 3, 4, "_").to_pylist() for draw in (Draw.ITEM, Draw.EMAIL, Draw.HOST)
-    ]
-    has_id = (chance.below(Draw.CHANNEL, 10) > 0).tolist()
-    names, urls = list(HOT_CHANNELS), []
-    names += [f"channel-{number}" for number in range(CHANNELS)]
-    for place, (one, two, three) in enumerate(zip(*folders, strict=True)):
-        number = place - len(HOT_CHANNELS)
-        own = f"&channel_id={number * 7_919}" if number >= 0 and has_id[place] else ""
-        urls.append(f"https://www.nexmark.com/{one}/{two}/{three}/item.htm?query=1{own}")
-    return pa.array(names), pa.array(urls)

@@ -36,8 +36,8 @@ class Chance:
     """
 
     def __init__(self, seed: int, numbers: Int64s) -> None:
-        start = np.uint64(seed * _GOLDEN & _MASK)
-        self._bits = mixed(numbers.astype(np.uint64) * np.uint64(_GOLDEN) + mixed(start[None])[0])
+        start = mixed(np.array([seed * _GOLDEN & _MASK], np.uint64))
+        self._bits = mixed(numbers.astype(np.uint64) * np.uint64(_GOLDEN) + start)
 
     def bits(self, draw: int) -> _Bits:
         """64 bits for each record.

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks import bench, goals, pages, plot, tables
+from benchmarks.nexmark import CASES as NEXMARK
 from benchmarks.peers.registry import DEFAULT, PEERS
 from benchmarks.runs import Options, planned
 
@@ -224,6 +225,32 @@ def test_page_has_marks_for_every_table() -> None:
     filled = pages.filled_in(page, {**found, "Machine": "two cores"})
     assert all(table in filled for table in found.values())
     assert pages.filled_in(filled, {**found, "Machine": "two cores"}) == filled
+
+
+def test_nexmark_has_a_table_and_a_page_of_its_own() -> None:
+    """Thousands of events a second, and of a core; its runs are in no other table."""
+    mine = [a_run("ours", 0, 2.0, size=12_000), a_run("flink-sql", 0, 1.0, size=12_000)]
+    runs = [{**each, "case": "q4"} for each in mine]
+    runs.append({**runs[0], "case": "q5", "check": "WRONG: rows: 3, not 4"})
+
+    (found,) = pages.sections(runs).items()
+    title, table = found
+    filled = pages.filled_in(
+        pages.NEXMARK_PAGE.read_text("utf-8"), {title: table, "Machine": "two"}
+    )
+
+    assert title == "Nexmark"
+    assert table.splitlines()[2:] == [
+        "| q4 | 12,000 | 6 / 3 | 12 / 6 |",
+        "| q5 | 12,000 | WRONG |  |",
+    ]
+    assert table in filled
+
+
+def test_nexmark_stands_for_all_its_queries() -> None:
+    given = bench.parser().parse_args(["--case", "NEXMARK", "B2"])
+
+    assert [*NEXMARK, "B2"] == list(bench.options_of(given).cases)
 
 
 def test_command_of_a_file_of_results_makes_the_same_plan() -> None:

@@ -106,6 +106,21 @@ def test_gaps_that_are_an_expression_are_assigned_in_columns_as_one_by_one(
     assert alone == [(window,) for window in windows]
 
 
+class OneSecond(df.Sessions):
+    """Overrides what the gaps of its base, in columns, stand for."""
+
+    def assign_windows(self, timestamp_us: int, value: Any) -> Sequence[df.Window]:
+        return [df.Window(timestamp_us, timestamp_us + SECOND_US)]
+
+
+def test_who_overrides_windows_is_not_assigned_the_gaps_of_the_base() -> None:
+    rows = Rows.of(Visit, Visit._fields, [pa.array([5.0])])
+    times_us = np.array([0])
+
+    assert checked_columns(df.Sessions(df.col("gap_s")), times_us, rows) is not None
+    assert checked_columns(OneSecond(df.col("gap_s")), times_us, rows) is None
+
+
 @given(COMBINE_FNS, INTEGERS)
 def test_combine_fns_fold_columns_as_they_fold_one_by_one(
     combine_fn: df.CombineFn, values: list[int]

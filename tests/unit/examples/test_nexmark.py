@@ -12,27 +12,16 @@ from dataflow import columns
 from examples.nexmark.__main__ import main
 from examples.nexmark.answers import CORRECTED, FINAL, Answers
 from examples.nexmark.column_queries import COLUMN_QUERIES
-from examples.nexmark.generator import FIRST_TIME_MS, GeneratorConfig
+from examples.nexmark.generator import GeneratorConfig
 from examples.nexmark.models import MODELS
 from examples.nexmark.queries import QUERIES
 from examples.nexmark.single_bids import write_files
-from tests.nexmark_answers import CHANGING, Recorded, SmallReads, expected, found
+from tests.nexmark_answers import CHANGING, LATE, Recorded, SmallReads, expected, found
 
 pytestmark = pytest.mark.slow
 
 #: Half a minute; auctions are open for ten seconds, so most of them are over.
 SOME = GeneratorConfig(size=1_500, events_per_s=50, in_flight_auctions=30)
-#: One event in three is late, by up to sixteen seconds; at first it is a quarter of a minute to midnight.
-LATE = GeneratorConfig(
-    seed=3,
-    size=1_500,
-    events_per_s=50,
-    first_time_ms=FIRST_TIME_MS - 15_000,
-    disorder=20,
-    late_of=3,
-    late_by=800,
-    in_flight_auctions=30,
-)
 
 
 def configs(*, are_late: bool) -> st.SearchStrategy[GeneratorConfig]:

@@ -1,6 +1,7 @@
 """Nexmark's events: each from its number alone, in any order, read in any splits."""
 
 from collections import Counter
+from typing import Any
 
 import attrs
 import numpy as np
@@ -24,6 +25,7 @@ from examples.nexmark.generator import (
 from examples.nexmark.source import NexmarkSource
 
 CONFIG = GeneratorConfig(seed=5, size=700, events_per_s=100, disorder=9, late_of=20, late_by=100)
+ROW_TYPES: dict[int, Any] = {PERSON: Person, AUCTION: Auction, BID: Bid}
 CONFIGS = st.builds(
     GeneratorConfig,
     seed=st.integers(0, 1 << 62),
@@ -51,12 +53,12 @@ def test_columns_have_the_fields_of_the_objects(seed: int, first: int) -> None:
 
     assert events(config, numbers) == [_object(row) for row in rows]
     for row in rows:
-        fields = {PERSON: Person, AUCTION: Auction, BID: Bid}[row.kind]._fields
+        fields = ROW_TYPES[row.kind]._fields
         assert all(getattr(row, n) is None for n in EventRow._fields[1:] if n not in fields)
 
 
-def _object(row: EventRow) -> Event:
-    row_type = {PERSON: Person, AUCTION: Auction, BID: Bid}[row.kind]
+def _object(row: EventRow) -> Any:
+    row_type = ROW_TYPES[row.kind]
     return row_type(*[getattr(row, name) for name in row_type._fields])
 
 
@@ -115,6 +117,7 @@ def test_a_number_that_is_too_small_is_refused(name: str) -> None:
 FEW = attrs.evolve(CONFIG, size=110, late_by=50)
 
 
+@pytest.mark.slow
 class TestNexmarkSource(SourceContract):
     late_us = 1_000_000
     examples = 10
@@ -126,6 +129,7 @@ class TestNexmarkSource(SourceContract):
         return events(FEW, np.arange(110))
 
 
+@pytest.mark.slow
 class TestNexmarkSourceInColumns(SourceContract):
     late_us = 1_000_000
     examples = 10

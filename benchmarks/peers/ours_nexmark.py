@@ -1,0 +1,65 @@
+"""The queries of Nexmark by this project: of `examples.nexmark`, over lines of JSON, into a table.
+
+A row is written as it is emitted; of columns as columns, where the query emits rows with the names of the table.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dataflow as df
+from benchmarks.nexmark import CASES
+from benchmarks.peers.ours_pipelines import TABLE
+from benchmarks.task import Task
+from examples.nexmark.column_queries import COLUMN_QUERIES
+from examples.nexmark.events import KINDS, Event
+from examples.nexmark.queries import QUERIES
+
+#: What is a float in the table, and an integer in the answer.
+SELECTED: Mapping[str, str] = {"price": "round((1000 * price)::numeric)::bigint"}
+
+
+def selected(task: Task) -> Mapping[str, str]:
+    """What some columns of the answer are in SQL."""
+    return SELECTED if task.case == "q1" else {}
+
+
+def build(p: df.Pipeline, task: Task) -> None:
+    """A query in functions."""
+    events = (
+        p
+        | "read" >> df.ReadFromJsonLines(f"{task.two}/*.jsonl", event_time=event_time)
+        | "event" >> df.Map(event_of)
+    )
+    _write(events | QUERIES[task.case](), task, are_named=False)
+
+
+def build_columns(p: df.Pipeline, task: Task) -> None:
+    """A query in columns."""
+    query = COLUMN_QUERIES[task.case]
+    events = p | "read" >> df.ReadFromJsonLines(
+        f"{task.two}/*.jsonl", rows=query.row_type, event_time="date_time_ms", event_time_unit="ms"
+    )
+    are_named = task.case in {"q0", "q1", "q2", "q21", "q22"}
+    _write(events | query.build(), task, are_named=are_named)
+
+
+def event_time(fields: dict[str, Any]) -> float:
+    """In seconds."""
+    return float(fields["date_time_ms"] / 1_000)
+
+
+def event_of(fields: dict[str, Any]) -> Event:
+    """An event of the members of a line."""
+    row_type: Any = KINDS[fields.pop("kind")]
+    event: Event = row_type(**fields)
+    return event
+
+
+def _write(rows: df.PCollection[Any], task: Task, *, are_named: bool) -> None:
+    case = CASES[task.case]
+    types: dict[str, Any] = {name: str if name in case.text else int for name in case.columns}
+    if task.case == "q1":
+        types["price"] = float
+    if not are_named:
+        rows = rows | "row" >> df.Map(lambda row: dict(zip(case.columns, row, strict=True)))
+    rows | df.WriteToPostgres(TABLE, columns=types)
