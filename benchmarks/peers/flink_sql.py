@@ -49,7 +49,8 @@ EVENTS = f"""
         WATERMARK FOR ts AS ts - INTERVAL '{WATERMARK_BOUND_MINUTES}' MINUTE
     ) WITH ('connector' = 'filesystem', 'path' = 'file://{{two}}', 'format' = 'json')"""
 ANSWERS = """CREATE TABLE answers ({columns})
-    WITH ('connector' = 'filesystem', 'path' = 'file://{rows}', 'format' = 'csv')"""
+    WITH ('connector' = 'filesystem', 'path' = 'file://{rows}', 'format' = 'csv',
+        'csv.disable-quote-character' = 'true')"""
 
 
 def nexmark(tables: Any, task: Task) -> None:

@@ -370,7 +370,7 @@ def q15(events: df.PCollection[Any]) -> Rows:
 
 @df.ptransform_fn
 def q16(events: df.PCollection[Any]) -> Rows:
-    """The same by channel, with the last minute of the day in which there was a bid."""
+    """Bids, bidders and auctions of each channel and day, with the last minute in which there was a bid."""
     return bids_of(events) | Statistics("channel")
 
 

@@ -240,7 +240,7 @@ def event_columns(
 def fields(
     config: GeneratorConfig, kind: int, numbers: Int64s, names: Sequence[str]
 ) -> dict[str, pa.Array]:
-    """Those of some fields that events of a kind have, as columns.
+    """Make some fields of events of one kind, as columns.
 
     Args:
         config: of the stream.

@@ -32,7 +32,7 @@ class HighestCombineFn(df.CombineFn):
     def merge_accumulators(
         self, accumulators: Iterable[tuple[Any, list[Any]] | None]
     ) -> tuple[Any, list[Any]] | None:
-        """Those of the greatest rank."""
+        """Keep the values of the greatest rank."""
         found = [each for each in accumulators if each is not None]
         if not found:
             return None
@@ -189,7 +189,7 @@ def day_of(window: df.Window) -> str:
 
 @df.ptransform_fn
 def q16(events: Events, answers: Answers = FINAL) -> Rows:
-    """The same by channel, with the last minute of the day in which there was a bid."""
+    """Bids, bidders and auctions of each channel and day, with the last minute in which there was a bid."""
     return (
         bids_of(events)
         | df.Map(_by_channel)

@@ -209,7 +209,7 @@ def q15(events: Sequence[Event]) -> Rows:
 
 
 def q16(events: Sequence[Event]) -> Rows:
-    """The same by channel, with the last minute of the day in which there was a bid."""
+    """Bids, bidders and auctions of each channel and day, with the last minute in which there was a bid."""
     groups = defaultdict[tuple[str, str], list[Bid]](list)
     for b in _bids(events):
         groups[b.channel, _day(b)].append(b)

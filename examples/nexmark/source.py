@@ -31,7 +31,7 @@ class NexmarkSource(df.Source[Event]):
 
     @property
     def element_type(self) -> Any:
-        """That of the rows, or of any event."""
+        """The type of the rows, or of any event."""
         return Event if self.row_type is None else self.row_type
 
     @property
@@ -45,7 +45,7 @@ class NexmarkSource(df.Source[Event]):
         return True
 
     def splits(self, desired: int) -> Sequence[Split]:
-        """As many as are desired."""
+        """The numbers of as many splits as are desired."""
         return [(number, desired) for number in range(desired)]
 
     def open(self, split: Split, position: int | None, *, fence: int) -> df.SourceReader:

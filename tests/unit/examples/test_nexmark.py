@@ -46,7 +46,7 @@ def run(name: str, config: GeneratorConfig, answers: Answers) -> tuple[Recorded,
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_functions_answer_what_the_model_says(name: str) -> None:
+def test_functions_have_the_answers_of_the_model(name: str) -> None:
     """For any seed, in order and not; nothing is late."""
 
     @given(configs(are_late=False))
@@ -95,7 +95,7 @@ def test_the_last_pane_of_answers_that_accumulate_is_the_model(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", COLUMN_QUERIES)
-def test_columns_answer_what_the_model_says(name: str) -> None:
+def test_columns_have_the_answers_of_the_model(name: str) -> None:
     @given(configs(are_late=False))
     def law(config: GeneratorConfig) -> None:
         recorded, p = Recorded(config), df.Pipeline()
