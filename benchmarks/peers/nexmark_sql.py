@@ -104,8 +104,8 @@ SPARK: Mapping[str, str] = {name: query.format(div="div") for name, query in COM
     "q8": "SELECT P.id, P.name, unix_millis(P.w.start) FROM (SELECT DISTINCT id, name, window(ts, '10 seconds') AS w "
     "FROM person) P JOIN (SELECT DISTINCT seller, window(ts, '10 seconds') AS w FROM auction) A "
     "ON P.id = A.seller AND P.w = A.w",
-    "q11": "SELECT bidder, COUNT(*), unix_millis(s.start), unix_millis(s.end) FROM (SELECT bidder, ts FROM bid) "
-    "GROUP BY bidder, session_window(ts, '10 seconds') AS s",
+    "q11": "SELECT bidder, COUNT(*), unix_millis(session_window.start), unix_millis(session_window.end) FROM bid "
+    "GROUP BY bidder, session_window(ts, '10 seconds')",
     "q21": "SELECT auction, bidder, price, channel, channel_id FROM (SELECT *, CASE LOWER(channel) WHEN 'apple' THEN "
     "'0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3' ELSE "
     "NULLIF(REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2), '') END AS channel_id FROM bid) "
