@@ -82,9 +82,8 @@ nightly: setup ## The laws and the simulator with ten thousand examples each, an
 dist: setup ## Build the wheel and the sources of this commit, twice, and compare
 	@$(BIN)/python tools/dist.py dist
 
-docs: setup ## Build the site of the documentation into build/site; a warning is an error
-	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/site.read docs build/site
-	@echo "build/site/index.html"
+docs: setup ## Build the site of the documentation into build/site/VERSION; a warning is an error
+	@$(BIN)/python -m tools.site build/site
 
 bench: setup ## Measure ours beside its peers; CASE="B2 S1", ARGS=--help: docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.bench $(if $(CASE),--case $(CASE)) $(ARGS)

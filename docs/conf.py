@@ -7,6 +7,7 @@ import argparse
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 from docutils import nodes
@@ -51,6 +52,30 @@ html_theme = "furo"
 html_title = f"dataflow-model {release}"
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
+# Each page leads to its source where there is an address for that: the one that pyproject.toml declares.
+if (
+    repository := tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    .get("urls", {})
+    .get("Repository")
+):
+    html_theme_options |= {
+        "source_repository": repository,
+        "source_branch": f"v{release}",
+        "source_directory": "docs/",
+    }
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+exclude_patterns = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 

@@ -16,7 +16,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment that has the wheel of this checkout, and what it depends on from this one."""
     folder = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(_copy(folder))], check=True)
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", "-w", str(folder), str(copy_of_checkout(folder))], check=True
+    )
     (wheel,) = folder.glob("*.whl")
     environment = folder / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
@@ -30,8 +32,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python.parent
 
 
-def _copy(folder: Path) -> Path:
-    """The files of the checkout, without what was made in it, so that building leaves nothing in it either."""
+def copy_of_checkout(folder: Path) -> Path:
+    """The files of the checkout, without what was made in it, so that building leaves nothing in it either.
+
+    Args:
+        folder: gets a folder with them.
+    """
     copy = folder / "source"
     copy.mkdir()
     files = subprocess.run(

@@ -1,17 +1,23 @@
 """Build the wheel and the archive of sources of a commit, twice, and compare: their bytes depend on nothing else.
 
 python tools/dist.py dist
+
+A package index shows the README, and has none of the files that it links to.  So its links are made absolute by the
+address that `pyproject.toml` declares as ``urls.Repository``, and where none is declared they become the names of files
+in the archive of sources.
 """
 
 import gzip
 import hashlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -24,8 +30,9 @@ def built(folder: Path, at_s: str) -> list[Path]:
     archive = subprocess.run(
         ["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True
     ).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(source, filter="data")
+    subprocess.run(["tar", "-x"], cwd=source, input=archive, check=True)
+    readme = source / "README.md"
+    readme.write_text(for_an_index(readme.read_text("utf-8"), address_of_files(source)), "utf-8")
     subprocess.run(
         [sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(source)],
         env={**os.environ, "SOURCE_DATE_EPOCH": at_s},
@@ -37,6 +44,49 @@ def built(folder: Path, at_s: str) -> list[Path]:
         if file.name.endswith(".tar.gz"):
             file.write_bytes(reproducible(file.read_bytes(), int(at_s)))
     return files
+
+
+def address_of_files(source: Path) -> str | None:
+    """The address under which the files of a version are read; None: none is declared.
+
+    Args:
+        source: the folder of the sources.
+
+    Returns:
+        With ``{kind}`` for how it is shown: ``blob`` as a page, ``raw`` as it is.
+    """
+    project = tomllib.loads((source / "pyproject.toml").read_text("utf-8"))["project"]
+    repository = project.get("urls", {}).get("Repository")
+    if repository is None:
+        return None
+    distribution = (source / "dataflow" / "distribution.py").read_text("utf-8")
+    (version,) = re.findall(r'^VERSION = "(.+)"$', distribution, re.MULTILINE)
+    return f"{repository.rstrip('/')}/{{kind}}/v{version}/"
+
+
+def for_an_index(page: str, address: str | None) -> str:
+    """A page whose links lead somewhere without the files beside it.
+
+    Args:
+        page: Markdown, with links that are relative to the root of the repository.
+        address: as of `address_of_files`.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        mark, text, target = found.groups()
+        if re.match(r"[a-z]+:|#", target):
+            return found[0]
+        if address is None:
+            name = target.partition("#")[0]
+            return text if text == name else f"{text} (`{name}`)"
+        return f"{mark}[{text}]({address.format(kind='raw' if mark else 'blob')}{target})"
+
+    # What stands between fences is code, and not a link.
+    parts = re.split(r"(^```.*?^```$)", page, flags=re.MULTILINE | re.DOTALL)
+    return "".join(
+        part if part.startswith("```") else re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", replaced, part)
+        for part in parts
+    )
 
 
 def reproducible(packed: bytes, at_s: int) -> bytes:

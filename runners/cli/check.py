@@ -2,14 +2,14 @@
 
 It looks at numbers alone: no state of a job is read, and nothing is changed.
 It also names who keeps the store from freeing what jobs overwrite and delete, and sinks that have failed for long.
-Of one job it says whether it is fresh.
+Of one job it says whether it is fresh, or whether its driver is alive.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
 
 from dataflow.errors import DataflowError
-from runners.cli.fresh import check_fresh
+from runners.cli.fresh import check_alive, check_fresh
 from runners.cli.text import print_line, print_table
 from runners.cli.waiting import print_waiting
 from runners.millwheel.store.port import JobSummary, Store
@@ -20,19 +20,28 @@ from windowing.timestamps import to_duration_us
 
 
 def check(store: Store, asked: argparse.Namespace) -> None:
-    """Check all jobs, or whether one is fresh.
+    """Check all jobs, or whether one is fresh, or alive.
 
     Args:
         store: whose jobs are checked.
-        asked: the parsed command line, with ``job``, ``fresh_within_us`` and ``strict``.
+        asked: the parsed command line, with ``job``, ``alive``, ``fresh_within_us`` and ``strict``.
 
     Raises:
         DataflowError: the check fails, or an option is given that takes a job.
     """
+    is_of_freshness = asked.fresh_within_us is not None or asked.strict
+    if asked.alive and (asked.job is None or is_of_freshness):
+        raise DataflowError(
+            "whether its driver is alive is asked of one job, and of nothing else",
+            hint="dataflow check JOB --alive",
+        )
+    if asked.alive:
+        check_alive(store, asked.job, SystemClock())
+        return
     if asked.job is not None:
         check_fresh(store, asked.job, asked.fresh_within_us, SystemClock(), is_strict=asked.strict)
         return
-    if asked.fresh_within_us is not None or asked.strict:
+    if is_of_freshness:
         raise DataflowError(
             "whether something is fresh, or its store is well, is asked of one job",
             hint="dataflow check JOB --fresh-within 5s; or dataflow check, of all jobs",
@@ -129,14 +138,15 @@ def add_command(add: Callable[[str, str, str, str], argparse.ArgumentParser]) ->
     parser = add(
         "check",
         "show the stored format of each job, whether this version can go on with it, and old snapshots; or whether "
-        "one job is fresh",
+        "one job is fresh, or alive",
         "Nothing is changed. Before an upgrade, run it with the new version: its exit status is 2 if a job that is "
         "unfinished could not go on. A session that has held a snapshot of the database for a minute or more is named: "
         "until it ends nothing is freed that jobs overwrite or delete. Of one job the exit status is 0 if its results "
         "are not further behind the clock than its pipeline declares (fresh_within=) or --fresh-within says, and 2 "
         "with one line that says why if they are, or if nobody knows. What is wrong with its store has a line of its "
         "own: long transactions, replication slots that nobody reads, tables with many dead rows, and autovacuum that "
-        "is off.",
+        "is off. With --alive the exit status is 2 only if nobody runs the job, or its driver reports nothing: for "
+        "probes that restart it, which makes nothing fresher.",
         "dataflow check scores",
     )
     parser.add_argument("job", metavar="JOB", nargs="?", help="name of a job that has to be fresh")
@@ -146,6 +156,11 @@ def add_command(add: Callable[[str, str, str, str], argparse.ArgumentParser]) ->
         metavar="TIME",
         type=_length_us,
         help="how far its event time may be behind the clock, such as 5s; by default as its pipeline declares",
+    )
+    parser.add_argument(
+        "--alive",
+        action="store_true",
+        help="whether its driver is there and reports, however fresh the job is",
     )
     parser.add_argument(
         "--strict",

@@ -1,7 +1,10 @@
-"""Whether a job is fresh, for probes: how far what it has emitted is behind the clock, against how far it may be.
+"""Whether a job is fresh, and whether its driver is alive, for probes.
 
-How far it may be is declared in its pipeline (``fresh_within=``), or given.
+Fresh: how far what it has emitted is behind the clock, against how far it may be, which is declared in its pipeline
+(``fresh_within=``), or given.
 A job that is finished is fresh; one that nobody runs, or whose driver is silent, is not, however far it is.
+Alive: whether its driver is there and reports.  A probe that ends processes is to ask this alone: nothing becomes
+fresher by it.
 """
 
 from collections.abc import Sequence
@@ -166,3 +169,28 @@ def check_fresh(
             f"something is wrong with the store of job {job}: {evidence.store[0].text}"
         )
     print_line(f"fresh: {found.text}")
+
+
+def check_alive(store: Store, job: str, clock: Clock) -> None:
+    """Print that the driver of a job is alive, or not needed any more.
+
+    Args:
+        store: that has the job.
+        job: its name.
+        clock: that of this machine.
+
+    Raises:
+        DataflowError: nobody runs the job, or its driver has the job and reports nothing.
+    """
+    find_job(store, job)
+    evidence = evidence_from_store(store, job, clock)
+    if evidence.state is JobState.NOT_RUNNING:
+        raise DataflowError(f"not alive: job {job} is not running")
+    if is_old(evidence):
+        silent = (
+            "nothing yet"
+            if evidence.as_of_us is None
+            else f"nothing for {length(evidence.now_us - evidence.as_of_us)}"
+        )
+        raise DataflowError(f"not alive: the driver of job {job} has reported {silent}")
+    print_line(f"alive: job {job} is {evidence.state.value}")

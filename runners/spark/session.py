@@ -192,7 +192,8 @@ def _load_serializer(context: SparkContext) -> None:
     with contextlib.suppress(Py4JError, OSError):
         java = context._jvm  # noqa: SLF001 - there is no public way to Spark's Java
         assert java is not None
-        java.org.apache.spark.serializer.KryoSerializer(context._jsc.sc().conf()).newKryo()  # noqa: SLF001
+        settings = context._jsc.sc().conf()  # noqa: SLF001 - as above
+        java.org.apache.spark.serializer.KryoSerializer(settings).newKryo()
 
 
 @contextlib.contextmanager

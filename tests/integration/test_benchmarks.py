@@ -99,3 +99,20 @@ def test_a_stream_is_measured_under_a_snapshot() -> None:
     assert [row[1] for row in rows[2:]] == ["before", "under", "after"]
     assert all(float(row[3]) > 0 for row in rows[2:])
     assert "goal: at least 0.9" in out
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.timeout(1800)
+def test_a_program_is_killed_and_its_sink_is_counted(tmp_path: Path) -> None:
+    options = ["--programs", "ours", "spark-foreach", "--kills", "2", "--windows", "12"]
+
+    printed, runs = run_command("benchmarks.kills", tmp_path, *options, timeout_s=RUN_MAX_S)
+
+    ours, other = runs
+    assert (ours["check"], ours["lost"], ours["doubled"], ours["rows_again"]) == ("ok", 0, 0, 0)
+    # What the other one promises is at least once.
+    assert (other["check"], other["lost"]) == ("ok", 0)
+    assert other["doubled"] >= other["rows_again"]
+    assert "| exactly once | 2 | 0 | 0 | 0 |" in printed

@@ -8,7 +8,6 @@ import sys
 import tarfile
 import tomllib
 from collections.abc import Callable, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ import dataflow as df
 from dataflow.distribution import NAME
 from dataflow.files.places import place_of
 from dataflow.io import extras
+from tests.fix_installed import copy_of_checkout
+from tools import dist
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -166,13 +167,70 @@ def test_a_directory_that_hides_nothing_is_no_error(tmp_path: Path) -> None:
     assert _run("import dataflow", tmp_path).returncode == 0
 
 
+def test_the_readme_of_an_index_leads_somewhere() -> None:
+    """By the address that is declared, at the tag of the version; where none is, by names in the archive of sources."""
+    page = (ROOT / "README.md").read_text("utf-8")
+    relative = re.compile(r"(!?)\[[^\]]*\]\((?![a-z]+:|#)([^)\s]+)\)")
+    address = "https://code.example.org/df/{kind}/v1.2.3/"
+    fences = r"^```.*?^```$"
+    targets = relative.findall(re.sub(fences, "", page, flags=re.MULTILINE | re.DOTALL))
+    assert len(targets) > 20
+
+    linked, named = dist.for_an_index(page, address), dist.for_an_index(page, None)
+    for mark, target in targets:
+        kind = "raw" if mark else "blob"
+        assert f"](https://code.example.org/df/{kind}/v1.2.3/{target})" in linked
+        assert (ROOT / target.partition("#")[0]).exists()
+        assert target.partition("#")[0] in named
+    for shown in (linked, named):
+        assert relative.findall(re.sub(fences, "", shown, flags=re.MULTILINE | re.DOTALL)) == []
+        assert re.findall(fences, shown, re.MULTILINE | re.DOTALL) == re.findall(
+            fences, page, re.MULTILINE | re.DOTALL
+        )
+
+
+def test_what_leads_elsewhere_already_stays() -> None:
+    page = "[a](https://b.example/c) [d](#e) [LICENSE](LICENSE) ![f](g.svg)\n```\n[h](i)\n```\n"
+    assert dist.for_an_index(page, None) == page.replace("[LICENSE](LICENSE)", "LICENSE").replace(
+        "![f](g.svg)", "f (`g.svg`)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("urls", "expected"),
+    [
+        ("", None),
+        ('[project.urls]\nHomepage = "https://a.example"\n', None),
+        (
+            '[project.urls]\nRepository = "https://a.example/b/"\n',
+            f"https://a.example/b/{{kind}}/v{df.__version__}/",
+        ),
+    ],
+)
+def test_the_address_of_files_is_declared_in_one_place(
+    urls: str, expected: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "dataflow").mkdir()
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "a"\n{urls}')
+    distribution = (ROOT / "dataflow" / "distribution.py").read_text("utf-8")
+    (tmp_path / "dataflow" / "distribution.py").write_text(distribution)
+    assert dist.address_of_files(tmp_path) == expected
+
+
+@pytest.mark.slow
+def test_the_archive_of_sources_has_the_files_that_the_readme_names(tmp_path: Path) -> None:
+    copy = copy_of_checkout(tmp_path)
+    build = [sys.executable, "-m", "build", "--sdist", "--outdir", f"{tmp_path}/dist", str(copy)]
+    subprocess.run(build, capture_output=True, check=True)
+    (archive,) = (tmp_path / "dist").iterdir()
+    with tarfile.open(archive) as tar:
+        inside = {each.name.partition("/")[2] for each in tar}
+    named = re.findall(r"\]\((?![a-z]+:|#)([^)\s#]+)", (ROOT / "README.md").read_text("utf-8"))
+    assert {each.rstrip("/") for each in named} - inside == set()
+
+
 def test_an_archive_of_sources_has_nothing_of_the_moment_and_the_machine() -> None:
     """Two archives of the same files are the same bytes, whoever made them and when."""
-    spec = spec_from_file_location("dist", ROOT / "tools" / "dist.py")
-    assert spec is not None
-    assert spec.loader is not None
-    dist = module_from_spec(spec)
-    spec.loader.exec_module(dist)
 
     def archive(names: Sequence[str], at_s: int, owner: str) -> bytes:
         packed = io.BytesIO()

@@ -323,6 +323,31 @@ def test_a_probe(store: Driven, clock: ManualClock, capsys: pytest.CaptureFixtur
     assert main(["check", "scores", "--fresh-within", "1h"]) == 0
 
 
+def test_a_probe_of_the_driver_alone(
+    store: Driven, clock: ManualClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However far a job is behind, a restart would bring it no further; one of a silent driver would."""
+    assert main(["check", "scores", "--alive"]) == 2
+    assert "has reported nothing yet" in capsys.readouterr().err
+    note(store, snapshot())
+    assert main(["check", "scores", "--fresh-within", "1s"]) == 2
+    capsys.readouterr()
+    assert main(["check", "scores", "--alive"]) == 0
+    assert capsys.readouterr().out == "alive: job scores is running\n"
+
+    clock.advance(6_000)
+    assert main(["check", "scores", "--alive"]) == 2
+    assert "the driver of job scores has reported nothing for 6 seconds" in capsys.readouterr().err
+    store.driver = None
+    assert main(["check", "scores", "--alive"]) == 2
+    assert "not alive: job scores is not running" in capsys.readouterr().err
+    store.finish_job("scores")
+    assert main(["check", "scores", "--alive"]) == 0
+    for more in ([], ["scores", "--strict"], ["scores", "--fresh-within", "5s"]):
+        assert main(["check", "--alive", *more]) == 2
+        assert "dataflow check JOB --alive" in capsys.readouterr().err
+
+
 def declared(within_s: int) -> JobSnapshot:
     """What a driver writes of a pipeline that declares how fresh its rows are."""
     objective = FreshnessObjective(
