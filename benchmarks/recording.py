@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,6 +29,16 @@ class Recording:
 
 
 @contextmanager
+def ended_by_signal() -> Iterator[None]:
+    """Have SIGTERM raise, so that what a run has started ends with it; `timeout` and supervisors send it."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def recording(given: argparse.Namespace, name: str, command: str) -> Iterator[Recording]:
     """Record and print first on what machine, and by which command, the following results are measured.
 
@@ -38,7 +50,11 @@ def recording(given: argparse.Namespace, name: str, command: str) -> Iterator[Re
     given.cache.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC)
     path = given.results or given.cache / f"{name}-{now:%Y%m%d-%H%M%S}.jsonl"
-    with stores.commit_stamping_server() as server, path.open("a", encoding="utf-8") as file:
+    with (
+        ended_by_signal(),
+        stores.commit_stamping_server() as server,
+        path.open("a", encoding="utf-8") as file,
+    ):
         found = Recording(server, file)
         machine = tables.machine(stores.flush_ms(server.home))
         day = f"{now:%Y-%m-%d}"

@@ -1,5 +1,7 @@
 """What a run took is what it took, its children's share with it."""
 
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,6 +11,9 @@ import pytest
 
 from benchmarks import environments, processes
 from benchmarks.peers.registry import Peer
+from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
 
 CPU_S = 0.6
 BURN = f"""
@@ -85,3 +90,27 @@ def test_a_peer_without_requirements_runs_here(tmp_path: Path) -> None:
 def _runs(process: psutil.Process, code: str) -> bool:
     is_zombie = process.info["status"] == psutil.STATUS_ZOMBIE
     return not is_zombie and code in (process.info["cmdline"] or [])
+
+
+def test_a_command_that_is_told_to_end_ends_what_it_has_started(tmp_path: Path) -> None:
+    sleeping = (
+        "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(98)"
+    )
+    program = f"""
+from pathlib import Path
+import sys
+from benchmarks.processes import run
+from benchmarks.recording import ended_by_signal
+
+path = Path(sys.argv[1])
+with ended_by_signal():
+    run([sys.executable, "-c", {sleeping!r}, sys.argv[1]], log=path.with_name("log"), cwd=path.parent, timeout_s=98)
+"""
+    started = tmp_path / "pid"
+    command = subprocess.Popen([sys.executable, "-c", program, str(started)], cwd=ROOT)
+    until(lambda: started.exists() and started.read_text() != "")
+
+    command.terminate()
+
+    assert command.wait(60) == 128 + signal.SIGTERM
+    assert not psutil.pid_exists(int(started.read_text()))
