@@ -92,7 +92,7 @@ def _runs(process: psutil.Process, code: str) -> bool:
     return not is_zombie and code in (process.info["cmdline"] or [])
 
 
-def test_a_command_that_is_told_to_end_ends_what_it_has_started(tmp_path: Path) -> None:
+def test_a_command_that_is_terminated_ends_what_it_has_started(tmp_path: Path) -> None:
     sleeping = (
         "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(98)"
     )

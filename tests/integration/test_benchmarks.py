@@ -105,8 +105,9 @@ def test_a_stream_is_measured_under_a_snapshot() -> None:
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.timeout(1800)
+@pytest.mark.nightly
 def test_a_program_is_killed_and_its_sink_is_counted(tmp_path: Path) -> None:
-    options = ["--programs", "ours", "spark-foreach", "--kills", "2", "--windows", "12"]
+    options = ["--programs", "ours", "spark-foreach", "--kills", "2", "--windows", "24"]
 
     printed, runs = run_command("benchmarks.kills", tmp_path, *options, timeout_s=RUN_MAX_S)
 

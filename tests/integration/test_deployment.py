@@ -110,6 +110,7 @@ class Installation:
         until(lambda: self.probe(driver) == 0, complaint)
 
 
+@pytest.mark.nightly
 def test_a_job_goes_from_one_deployment_to_the_next(
     installed: Path, store_dsn: str, tmp_path: Path
 ) -> None:
