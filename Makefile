@@ -63,7 +63,7 @@ coverage: setup ## Branches of windowing, triggers and runners/core that fast te
 	@$(BIN)/coverage report --skip-covered --fail-under=$(COVERED_MIN)
 
 # Both halves run to their end, side by side, and name what is red.
-test: static ## Everything but the faults, also with real Spark and Postgres; about twenty minutes
+test: static ## Everything but the faults, also with real Spark and Postgres; about half an hour
 	@$(if $(K),$(BIN)/pytest -q -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
 
 # Against the clock, so on a machine with nothing else to do.

@@ -53,7 +53,7 @@ class Backlog:
 
 @attrs.frozen(kw_only=True)
 class Outage:
-    """What of an input cannot be read at the moment, while its reader tries again; for people, and for nothing else.
+    """An input, or a part of it, that cannot be read at the moment while its reader tries again; only for messages.
 
     Attributes:
         what: cannot be read, in words that stay the same for as long as that lasts.

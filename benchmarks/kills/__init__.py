@@ -1,1 +1,1 @@
-"""What kill -9 does to a small streaming count, with this project and with others: ``python -m benchmarks.kills``."""
+"""Kill a small streaming count with SIGKILL, of this project and of others: ``python -m benchmarks.kills``."""

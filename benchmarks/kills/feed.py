@@ -16,7 +16,7 @@ KEYS = 20
 
 
 class Row(NamedTuple):
-    """What a sink has of a key and a window; several are possible."""
+    """A row of a sink: how many records of a key and a window it counts; a sink may have several of one of each."""
 
     key: str
     start_s: int
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a program is started with, each time that it is.
+    """The settings that a program is given at each of its starts.
 
     ``files``: the folder in which the input appears.  ``rows``: the folder of its output, if that is files.
     ``scratch``: for its checkpoints.  ``store``: DSN of a database, if it writes into one.  ``attempt``: counts its

@@ -1,4 +1,4 @@
-"""What a sink has, as whoever reads it sees it: the rows of a run, whenever somebody looks."""
+"""Readers of sinks: they return the rows of a run that another reader of the sink would see at that moment."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ def of_log(settings: Settings) -> list[Row]:
 
 
 def of_changes(settings: Settings) -> list[Row]:
-    """What the changes of all starts add up to: each row as often as it was added and not taken away."""
+    """Add up the changes of all starts of a program: each row as often as it was added and not retracted."""
     found: Counter[Row] = Counter()
     for path in sorted(Path(settings.rows).glob("rows-*.csv")):
         for change in csv.DictReader(_whole_lines(path)):
@@ -71,7 +71,7 @@ def _whole_lines(path: Path) -> list[str]:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What is wrong with the rows of a sink.
+    """The errors in the rows of a sink: records that are lost or counted twice.
 
     Attributes:
         lost: records that no row counts.

@@ -47,7 +47,7 @@ def counts(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def appending(settings: Settings) -> Any:
-    """What is called with the rows of a micro-batch, and its number."""
+    """A function for `foreachBatch` that appends the rows of a micro-batch to the table."""
 
     def append(frame: DataFrame, number: int) -> None:
         del number

@@ -19,7 +19,7 @@ SELECTED: Mapping[str, str] = {"price": "round((1000 * price)::numeric)::bigint"
 
 
 def selected(task: Task) -> Mapping[str, str]:
-    """What some columns of the answer are in SQL."""
+    """Expressions in SQL for those columns of the answer that are stored as another type, by name."""
     return SELECTED if task.case == "q1" else {}
 
 

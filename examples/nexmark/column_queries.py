@@ -36,7 +36,7 @@ RANKS: Mapping[str, df.RowExpression] = {
 
 
 class PlainBid(NamedTuple):
-    """What most queries read of an event."""
+    """An event, with the fields of bids that most queries read."""
 
     kind: int
     date_time_ms: int
@@ -47,7 +47,7 @@ class PlainBid(NamedTuple):
 
 
 class CountedBid(NamedTuple):
-    """What is counted."""
+    """An event, with the fields of bids that queries which count bids read."""
 
     kind: int
     date_time_ms: int
