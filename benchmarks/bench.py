@@ -15,14 +15,15 @@ from pathlib import Path
 from benchmarks import harness, pages, plot
 from benchmarks.cases import LATENCY, THROUGHPUT
 from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
 from benchmarks.peers.registry import DEFAULT, PEERS
 from benchmarks.recording import recording
 from benchmarks.runs import Bench, Options
 from benchmarks.tables import Result
 
 CASES = {name: case.title for name, case in THROUGHPUT.items()} | LATENCY
-#: Stands for all of its queries.
-ALL_OF_NEXMARK = "NEXMARK"
+#: What stands for several cases.
+GROUPS = {"NEXMARK": tuple(NEXMARK), "NEXMARK-LATENCY": tuple(NEXMARK_LATENCY)}
 DEFAULT_SIZE = 1_000_000
 DEFAULT_RATE = 1_000
 
@@ -39,11 +40,17 @@ def parser() -> argparse.ArgumentParser:
     )
     found = harness.parser(__doc__, epilog=epilog)
     add = found.add_argument
-    choices = [*CASES, ALL_OF_NEXMARK]
+    choices = [*CASES, *GROUPS]
     add("--case", nargs="+", choices=choices, default=list(CASES), metavar="CASE")
     add("--peers", nargs="+", choices=PEERS, default=list(DEFAULT), metavar="PEER")
     add("--size", nargs="+", type=int, default=[DEFAULT_SIZE], help="records, or words in B5")
-    add("--rate", nargs="+", type=int, default=[DEFAULT_RATE], help="events a second, in S2, LAG")
+    add(
+        "--rate",
+        nargs="+",
+        type=int,
+        default=[DEFAULT_RATE],
+        help="events a second, in S2, LAG and latency",
+    )
     add("--seconds", type=int, default=10, help="how long S2 and LAG are measured")
     add("--warm-up", type=int, default=5, help="how many seconds they run before that")
     add("--plot", type=Path, help="where to draw the ratios, as SVG")
@@ -67,9 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def options_of(given: argparse.Namespace) -> Options:
     """The options of the runs, from the command line."""
-    cases = [
-        name for case in given.case for name in (NEXMARK if case == ALL_OF_NEXMARK else (case,))
-    ]
+    cases = [name for case in given.case for name in GROUPS.get(case, (case,))]
     return Options(
         cases=cases,
         peers=given.peers,

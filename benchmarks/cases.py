@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
 from benchmarks.nexmark import NexmarkCase
 from benchmarks.workloads import Dataset, event_files, text_files
 
@@ -53,4 +54,7 @@ THROUGHPUT: dict[str, Case | NexmarkCase] = {
 LATENCY = {
     "S2": "one shuffle and a stateful row for each record, from its creation until the row is committed",
     "LAG": "a chain of stages; how far the watermark of each is behind the clock (figure 15)",
+} | {
+    name: f"{case.query.title}, from when a row is complete until it is committed"
+    for name, case in NEXMARK_LATENCY.items()
 }

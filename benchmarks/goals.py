@@ -7,6 +7,7 @@ from statistics import median
 import attrs
 
 from benchmarks import tables
+from benchmarks.peers.registry import NEXMARK, NEXMARK_COLUMNS, PEERS
 from benchmarks.reports import SOAK, TIMED
 from benchmarks.tables import Result
 
@@ -156,6 +157,37 @@ class Seconds:
 
 
 @attrs.frozen
+class PerCore:
+    """A program handles at least so many thousand records of a case in a second of one core."""
+
+    case: str
+    mine: str
+    most: float
+    is_least = True
+
+    @property
+    def title(self) -> str:
+        """The title of its row in the table of goals."""
+        return f"{self.case}, {self.mine}, thousands a second and core"
+
+    @property
+    def command(self) -> str:
+        """The command line that measures it."""
+        return f'make bench CASE={self.case} ARGS="--peers {self.mine}"'
+
+    def measured(self, results: Sequence[Result]) -> Iterator[tuple[str, list[float]]]:
+        """Yield a title and the thousands, run by run, for each size."""
+        mine = [each for each in results if (each["case"], each["peer"]) == (self.case, self.mine)]
+        for size in dict.fromkeys(each["size"] for each in mine):
+            found = [
+                size / each["cpu_s"] / 1_000
+                for each in mine
+                if each["size"] == size and tables.is_good(each) and each["cpu_s"]
+            ]
+            yield f"{self.case} of {size:,}, {self.mine}, thousands a second and core", found
+
+
+@attrs.frozen
 class Recorded:
     """A figure that another program has recorded is within a bound.
 
@@ -196,7 +228,7 @@ _SNAPSHOT_COMMAND = "python -m benchmarks.stream_under_snapshot --results FILE"
 
 _SOAK_COMMAND = 'make soak ARGS="--write-docs"'
 
-Goal = Throughput | Latency | Milliseconds | Lag | Seconds | Recorded
+Goal = Throughput | Latency | Milliseconds | Lag | Seconds | PerCore | Recorded
 
 GOALS: tuple[Goal, ...] = (
     Recorded(
@@ -233,14 +265,26 @@ GOALS: tuple[Goal, ...] = (
 )
 
 
-def table(results: Sequence[Result]) -> str:
+#: Of Nexmark, whose tables have a page of their own: the faster of our programs is compared.
+NEXMARK_GOALS: tuple[Goal, ...] = (
+    *(PerCore(query, "ours-columns", 50.0) for query in ("q4", "q5", "q7", "q8", "q11")),
+    *(
+        Throughput(query, "ours-columns" if query in NEXMARK_COLUMNS else "ours", "flink-sql", 1.0)
+        for query in PEERS["flink-sql"].cases
+        if query in NEXMARK
+    ),
+)
+
+
+def table(results: Sequence[Result], wanted: Sequence[Goal] = GOALS) -> str:
     """Each goal: the bound, the median, and whether it is met; or what measures it.  Empty if there are no runs at all.
 
     Args:
         results: of all runs.
+        wanted: the goals.
     """
     rows = []
-    for goal in GOALS:
+    for goal in wanted:
         measured = [(title, found) for title, found in goal.measured(results) if found]
         bound = f"{'at least' if goal.is_least else 'at most'} {goal.most:g}"
         for title, found in measured:

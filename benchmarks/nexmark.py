@@ -7,7 +7,7 @@ but the standard library is imported before the input is made.
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
@@ -59,10 +59,14 @@ class NexmarkCase(NamedTuple):
         return Dataset(folder, None)
 
     def rows(self, size: int) -> list[tuple[Any, ...]]:
-        """The rows of the model; prices in euros as thousandths, which are integers."""
+        """The rows of the model for the events of the files."""
+        return self.rows_of(_events(_config(size)))
+
+    def rows_of(self, events: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """The rows of the model for some events; prices in euros as thousandths, which are integers."""
         from examples.nexmark.models import MODELS  # noqa: PLC0415 - not in the environments of peers
 
-        found = MODELS[self.name](list(_events(size)))
+        found = MODELS[self.name](list(events))
         if self.name != "q1":
             return found
         return [
@@ -121,21 +125,64 @@ CASES = {
 }
 
 
-def _events(size: int) -> Iterator[Any]:
+#: The instant, in milliseconds of event time, at which a row is complete, as SQL over its columns.
+_COMPLETE_MS: Mapping[str, str] = {
+    "q0": "date_time_ms",
+    "q1": "date_time_ms",
+    "q5": "start_ms + 10000",
+    "q7": "(date_time_ms / 10000 + 1) * 10000",
+    "q8": "start_ms + 10000",
+    "q9": "expires_ms + 1",
+    "q11": "end_ms",
+}
+
+
+class NexmarkLatency(NamedTuple):
+    """A query as a case of latency: how long its rows take from when they are complete until they are committed.
+
+    A row is complete when event time, which is the clock here, passes the last instant that can change it: the end of
+    its window, of its session or of its auction, or the bid itself where the query looks at each by itself.
+
+    ``name``: of the case.  ``query``: the case whose rows it has.  ``complete_ms``: as in `_COMPLETE_MS`.
+    """
+
+    name: str
+    query: NexmarkCase
+    complete_ms: str
+
+    def rows(self, *, size: int, events_per_s: int, first_time_ms: int) -> list[tuple[Any, ...]]:
+        """The rows of the model for a stream that begins at an instant, in milliseconds since 1970."""
+        return self.query.rows_of(_events(_config(size, events_per_s, first_time_ms)))
+
+
+#: By name: those queries whose rows say when they are complete.
+LATENCY = {
+    f"{query}-latency": NexmarkLatency(f"{query}-latency", CASES[query], complete_ms)
+    for query, complete_ms in _COMPLETE_MS.items()
+}
+
+
+def _config(size: int, events_per_s: int = EVENTS_PER_S, first_time_ms: int | None = None) -> Any:
+    from examples.nexmark.generator import GeneratorConfig  # noqa: PLC0415 - not in the environments of peers
+
+    since = {} if first_time_ms is None else {"first_time_ms": first_time_ms}
+    return GeneratorConfig(seed=SEED, size=size, events_per_s=events_per_s, **since)
+
+
+def _events(config: Any) -> Iterator[Any]:
     import numpy as np  # noqa: PLC0415 - not in the environments of peers
 
-    from examples.nexmark.generator import GeneratorConfig, events  # noqa: PLC0415 - as above
+    from examples.nexmark.generator import events  # noqa: PLC0415 - as above
 
-    config = GeneratorConfig(seed=SEED, size=size, events_per_s=EVENTS_PER_S)
-    for first in range(0, size, _CHUNK):
-        yield from events(config, np.arange(first, min(size, first + _CHUNK)))
+    for first in range(0, config.size, _CHUNK):
+        yield from events(config, np.arange(first, min(config.size, first + _CHUNK)))
 
 
 def _write(folder: Path, size: int) -> None:
     from examples.nexmark.events import KINDS  # noqa: PLC0415 - not in the environments of peers
 
     with (folder / "a.jsonl").open("w") as one, (folder / "b.jsonl").open("w") as other:
-        for number, event in enumerate(_events(size)):
+        for number, event in enumerate(_events(_config(size))):
             fields = {"kind": KINDS.index(type(event)), **event._asdict()}
             text = json.dumps(fields, separators=(",", ":")) + "\n"
             (other if number % 2 else one).write(text)

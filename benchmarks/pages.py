@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks import goals, plot, reports, tables
 from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
 from benchmarks.tables import Result
 
 ROOT = Path(__file__).parents[1]
@@ -18,7 +19,8 @@ MACHINE = "machine"
 
 _GOALS, _RATIOS, _LATENCY_RATIOS = "Goals", "Ratios", "Ratios of latency"
 _LATENCY, _LAG, _RUNS = "Latency", "Watermark lag", "Runs"
-_NEXMARK, _MACHINE = "Nexmark", "Machine"
+_NEXMARK, _NEXMARK_GOALS, _NEXMARK_LATENCY = "Nexmark", "Nexmark goals", "Nexmark latency"
+_MACHINE = "Machine"
 
 
 def read(paths: Sequence[Path]) -> list[Result]:
@@ -35,9 +37,13 @@ def read(paths: Sequence[Path]) -> list[Result]:
 def sections(results: Sequence[Result]) -> dict[str, str]:
     """Each table for which there are results, by its title."""
     all_runs = of_runs(results)
-    runs = [each for each in all_runs if each["case"] not in NEXMARK]
+    runs = [each for each in all_runs if not _is_of_nexmark(each)]
     found = {
         _NEXMARK: tables.nexmark_table(all_runs),
+        _NEXMARK_GOALS: goals.table(
+            [each for each in all_runs if each["case"] in NEXMARK], goals.NEXMARK_GOALS
+        ),
+        _NEXMARK_LATENCY: tables.nexmark_latency_table(all_runs),
         _GOALS: goals.table([*runs, *reports.read()] if runs else []),
         _RATIOS: tables.ratio_table(runs),
         _LATENCY_RATIOS: tables.latency_ratio_table(runs),
@@ -51,7 +57,8 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
 def write(results: Sequence[Result]) -> None:
     """Put tables, machine and figure into the page; a table for which there are no results stays as it is."""
     parts = sections(results)
-    nexmark = {_NEXMARK: parts.pop(_NEXMARK)} if _NEXMARK in parts else {}
+    titles = (_NEXMARK, _NEXMARK_GOALS, _NEXMARK_LATENCY)
+    nexmark = {title: parts.pop(title) for title in titles if title in parts}
     for page, tables_of_page in ((PAGE, parts), (NEXMARK_PAGE, nexmark)):
         if tables_of_page:
             filled = filled_in(
@@ -60,8 +67,12 @@ def write(results: Sequence[Result]) -> None:
             page.write_text(filled, "utf-8")
     if _RATIOS in parts:
         FIGURE.write_text(
-            plot.draw([each for each in of_runs(results) if each["case"] not in NEXMARK]), "utf-8"
+            plot.draw([each for each in of_runs(results) if not _is_of_nexmark(each)]), "utf-8"
         )
+
+
+def _is_of_nexmark(result: Result) -> bool:
+    return result["case"] in NEXMARK or result["case"] in NEXMARK_LATENCY
 
 
 def machines(results: Sequence[Result]) -> str:

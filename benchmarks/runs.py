@@ -12,6 +12,7 @@ from benchmarks.answers import Answer, rows_below
 from benchmarks.cases import LATENCY, THROUGHPUT
 from benchmarks.environments import UnavailableError, interpreter
 from benchmarks.harness import Runs
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
 from benchmarks.peers.registry import PEERS, Peer
 from benchmarks.processes import Usage
 from benchmarks.stores import Server
@@ -158,6 +159,8 @@ class Bench:
             return {"stages": stages, "check": reference.OK if stages else "WRONG: no samples"}
         if plan.case == "S2":
             return s2_figures(task, has_all=report["rows_for_each_record"])
+        if plan.case in NEXMARK_LATENCY:
+            return nexmark_figures(task, first_time_ms=report["first_time_ms"])
         case, data = THROUGHPUT[plan.case], self._options.cache / "data"
         try:
             answer = Answer.of(case, rows_below(task.rows))
@@ -183,6 +186,32 @@ def s2_figures(task: Task, *, has_all: bool) -> Result:
         return {"check": "WRONG: no rows"}
     check = latency.check_counts(lines, users(task.records, Random(SEED)), has_all=has_all)
     return {**latency.spread(latency.latencies_ms(lines, task.warm_up_s)), "check": check}
+
+
+def nexmark_figures(task: Task, *, first_time_ms: int) -> Result:
+    """The figures of a query of Nexmark, whose rows end with when each was complete and when it was committed.
+
+    Rows that were complete while the job warmed up, or that only the end of the load has made so, are checked and not
+    counted.
+
+    Args:
+        task: of the run.
+        first_time_ms: event time of the first event.
+    """
+    case = NEXMARK_LATENCY[task.case]
+    lines = list(rows_below(task.rows))
+    right = case.rows(size=task.records, events_per_s=task.rate, first_time_ms=first_time_ms)
+    given = Answer.of(case.query, [line[:-2] for line in lines])
+    check = reference.check_answer(given, {reference.OK: Answer.of(case.query, right)})
+    began_ms = first_time_ms + 1_000 * task.warm_up_s
+    end_ms = began_ms + 1_000 * task.seconds
+    instants = [(int(line[-2]), int(line[-1])) for line in lines]
+    found = [
+        committed_us / 1_000 - complete_ms
+        for complete_ms, committed_us in instants
+        if began_ms <= complete_ms < end_ms
+    ]
+    return {**latency.spread(found), "rows": len(found), "check": check}
 
 
 def _figure(result: Result) -> str:

@@ -14,6 +14,7 @@ import psutil
 
 from benchmarks.latency import PERCENTILES
 from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
 from benchmarks.peers.registry import OURS, PEERS
 from benchmarks.reference import OK
 
@@ -151,6 +152,28 @@ def nexmark_table(results: Sequence[Result]) -> str:
             row.append(_nexmark_cell(runs))
         rows.append(row)
     return markdown(["Query", "Events", *names], "l", rows)
+
+
+def nexmark_latency_table(results: Sequence[Result]) -> str:
+    """Milliseconds from when a row of a query is complete until it is committed; of several runs the medians."""
+    rows = []
+    for case, rate in _amounts(results, "rate"):
+        if case not in NEXMARK_LATENCY:
+            continue
+        for name in _names(results, case):
+            wanted = case, rate, name
+            mine = [
+                each for each in results if (each["case"], each["rate"], each["peer"]) == wanted
+            ]
+            counted = f"{median(each.get('rows', 0) for each in mine):,.0f}"
+            figures = [_medians(mine, f"p{percent}") for percent in PERCENTILES]
+            checks = sorted({str(each["check"]) for each in mine})
+            query = NEXMARK_LATENCY[case].query.name
+            rows.append(
+                [query, f"{rate:,}", name, counted, *figures, str(len(mine)), "; ".join(checks)]
+            )
+    header = ["Query", "Events a second", "Program", "Rows", "Median", "95 %", "99 %", "Most"]
+    return markdown([*header, "Runs", "Answer"], "lll", rows, last="l")
 
 
 def _nexmark_cell(runs: Sequence[Result]) -> str:

@@ -1,4 +1,4 @@
-"""Apache Beam on its in-memory runner: the cases in batch, with Python functions."""
+"""Apache Beam on its in-memory runner: the cases in batch and Nexmark, with Python functions."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,6 +8,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
 
 from benchmarks.cases import GAP_MS, PERIOD_MS, WINDOW_MS
+from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.peers import beam_nexmark
 from benchmarks.peers.events import CountAndSum, add, parse
 from benchmarks.task import Task
 
@@ -62,6 +64,8 @@ WINDOWED: dict[str, tuple[Callable[[], Any], Callable[..., str]]] = {
 
 def rows(lines: Any, case: str) -> Any:
     """The answer of a case."""
+    if case in NEXMARK:
+        return beam_nexmark.rows(lines, case)
     if case == "B5":
         words = lines | "split" >> beam.FlatMap(lambda line: line.split(" "))
         counts = words | beam.combiners.Count.PerElement()

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 import dataflow as df
 from benchmarks.cases import THROUGHPUT
 from benchmarks.nexmark import CASES as NEXMARK
-from benchmarks.peers import ours_lag, ours_latency, ours_nexmark
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
+from benchmarks.peers import ours_lag, ours_latency, ours_nexmark, ours_nexmark_latency
 from benchmarks.peers.ours_export import export
 from benchmarks.peers.ours_pipelines import TABLE, build
 from benchmarks.peers.ours_session import MASTER, warm_context
@@ -41,6 +42,8 @@ def run(task: Task, build: Build, selected: Mapping[str, str]) -> None:
         ours_latency.run(task)
     elif task.case == "LAG":
         ours_lag.run(task)
+    elif task.case in NEXMARK_LATENCY:
+        ours_nexmark_latency.run(task)
     else:
         throughput(task, build, selected)
 
@@ -49,7 +52,7 @@ def main() -> None:
     """Run the task of the command line."""
     task = Task.from_command_line()
     if task.case in NEXMARK:
-        run(task, ours_nexmark.build, ours_nexmark.selected(task))
+        run(task, ours_nexmark.build, ours_nexmark.selected(task.case))
     else:
         run(task, build, {})
 

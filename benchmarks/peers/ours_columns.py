@@ -6,7 +6,8 @@ from typing import NamedTuple
 import dataflow as df
 from benchmarks.cases import GAP_MS, PERIOD_MS, WINDOW_MS
 from benchmarks.nexmark import CASES as NEXMARK
-from benchmarks.peers import ours_columns_latency, ours_nexmark
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
+from benchmarks.peers import ours_columns_latency, ours_nexmark, ours_nexmark_latency
 from benchmarks.peers.ours import run
 from benchmarks.peers.ours_pipelines import TABLE
 from benchmarks.peers.ours_session import warm_context
@@ -65,7 +66,10 @@ if __name__ == "__main__":
     if asked.case == "S2":
         warm_context()
         ours_columns_latency.run(asked)
+    elif asked.case in NEXMARK_LATENCY:
+        warm_context()
+        ours_nexmark_latency.run(asked, in_columns=True)
     elif asked.case in NEXMARK:
-        run(asked, ours_nexmark.build_columns, ours_nexmark.selected(asked))
+        run(asked, ours_nexmark.build_columns, ours_nexmark.selected(asked.case))
     else:
         run(asked, build, _SELECTED)

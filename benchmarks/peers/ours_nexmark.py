@@ -18,9 +18,9 @@ from examples.nexmark.queries import QUERIES
 SELECTED: Mapping[str, str] = {"price": "round((1000 * price)::numeric)::bigint"}
 
 
-def selected(task: Task) -> Mapping[str, str]:
+def selected(query: str) -> Mapping[str, str]:
     """Expressions in SQL for those columns of the answer that are stored as another type, by name."""
-    return SELECTED if task.case == "q1" else {}
+    return SELECTED if query == "q1" else {}
 
 
 def build(p: df.Pipeline, task: Task) -> None:
@@ -30,7 +30,7 @@ def build(p: df.Pipeline, task: Task) -> None:
         | "read" >> df.ReadFromJsonLines(f"{task.two}/*.jsonl", event_time=event_time)
         | "event" >> df.Map(event_of)
     )
-    _write(events | QUERIES[task.case](), task, are_named=False)
+    answer(events, task.case)
 
 
 def build_columns(p: df.Pipeline, task: Task) -> None:
@@ -39,8 +39,7 @@ def build_columns(p: df.Pipeline, task: Task) -> None:
     events = p | "read" >> df.ReadFromJsonLines(
         f"{task.two}/*.jsonl", rows=query.row_type, event_time="date_time_ms", event_time_unit="ms"
     )
-    are_named = task.case in {"q0", "q1", "q2", "q21", "q22"}
-    _write(events | query.build(), task, are_named=are_named)
+    answer_in_columns(events, task.case)
 
 
 def event_time(fields: dict[str, Any]) -> float:
@@ -55,10 +54,21 @@ def event_of(fields: dict[str, Any]) -> Event:
     return event
 
 
-def _write(rows: df.PCollection[Any], task: Task, *, are_named: bool) -> None:
-    case = CASES[task.case]
+def answer(events: df.PCollection[Any], query: str) -> None:
+    """Write the rows of a query in functions."""
+    _write(events | QUERIES[query](), query, are_named=False)
+
+
+def answer_in_columns(events: df.PCollection[Any], query: str) -> None:
+    """Write the rows of a query in columns."""
+    are_named = query in {"q0", "q1", "q2", "q21", "q22"}
+    _write(events | COLUMN_QUERIES[query].build(), query, are_named=are_named)
+
+
+def _write(rows: df.PCollection[Any], query: str, *, are_named: bool) -> None:
+    case = CASES[query]
     types: dict[str, Any] = {name: str if name in case.text else int for name in case.columns}
-    if task.case == "q1":
+    if query == "q1":
         types["price"] = float
     if not are_named:
         rows = rows | "row" >> df.Map(lambda row: dict(zip(case.columns, row, strict=True)))

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import attrs
 
-from benchmarks.nexmark import CASES
+from benchmarks.nexmark import CASES, LATENCY
 from benchmarks.peers import nexmark_sql
 
 NEXMARK = tuple(CASES)
+NEXMARK_LATENCY = tuple(LATENCY)
 #: What Flink and Spark say in SQL here; the others need what their SQL has not, or has otherwise.
 NEXMARK_SQL = tuple(nexmark_sql.SPARK)
 #: Those of `examples.nexmark.column_queries`; that is not imported here, as other programs have no Arrow.
@@ -53,7 +54,7 @@ _ALL = (
     Peer(
         name="ours",
         module="benchmarks.peers.ours",
-        cases=(*BATCH, "S1", "S2", "LAG", *NEXMARK),
+        cases=(*BATCH, "S1", "S2", "LAG", *NEXMARK, *NEXMARK_LATENCY),
         variants=("", WEAK),
         needs_store=True,
         note="Python functions; rows to Postgres, exactly once",
@@ -61,7 +62,11 @@ _ALL = (
     Peer(
         name="ours-columns",
         module="benchmarks.peers.ours_columns",
-        cases=("B1", "B2", "B3", "B4", "S1", "S2", *NEXMARK_COLUMNS),
+        cases=(
+            *("B1", "B2", "B3", "B4", "S1", "S2"),
+            *NEXMARK_COLUMNS,
+            *(name for name, case in LATENCY.items() if case.query.name in NEXMARK_COLUMNS),
+        ),
         needs_store=True,
         note="typed rows, built-in combiners, no Python per record; rows to Postgres, exactly once; "
         "in S2 one row for each user and window of five milliseconds",
@@ -109,7 +114,7 @@ _ALL = (
     Peer(
         name="beam",
         module="benchmarks.peers.beam_local",
-        cases=BATCH,
+        cases=(*BATCH, *NEXMARK),
         requirements=("apache-beam==2.77.0",),
         note="Python functions on the in-memory runner; text files",
     ),

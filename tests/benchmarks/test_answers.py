@@ -1,7 +1,10 @@
 """A wrong answer is never taken for a right one, and the right ones are right."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
@@ -13,11 +16,14 @@ from benchmarks import reference
 from benchmarks.answers import Answer, rows_below
 from benchmarks.cases import GAP_MS, THROUGHPUT, Case
 from benchmarks.nexmark import CASES as NEXMARK
-from benchmarks.peers import ours_nexmark
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
+from benchmarks.peers import ours_nexmark, ours_nexmark_latency
 from benchmarks.peers.events import sessions
 from benchmarks.peers.ours import Build
 from benchmarks.peers.ours_pipelines import TABLE, build
+from benchmarks.peers.ours_nexmark_latency import PacedNexmarkSource
 from benchmarks.peers.registry import PEERS
+from benchmarks.runs import nexmark_figures
 from benchmarks.task import Task
 from benchmarks.workloads import BASE_MS, Event
 from examples.nexmark.column_queries import COLUMN_QUERIES
@@ -158,6 +164,77 @@ def test_our_queries_of_nexmark_have_the_answers_of_the_models(
     assert (
         reference.check_answer(Answer.of(spec, ours), reference.answers(spec, size)) == reference.OK
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "in_columns"),
+    [(name, False) for name in NEXMARK_LATENCY]
+    + [(name, True) for name in PEERS["ours-columns"].cases if name in NEXMARK_LATENCY],
+)
+def test_queries_of_nexmark_by_the_clock_have_the_answers_of_the_models(
+    name: str, in_columns: bool
+) -> None:
+    """Of events that have all happened when the first is read."""
+    spec, first_time_ms = NEXMARK_LATENCY[name], BASE_MS + 777
+    task = Task(case=name, size=0, out="", rate=300, seconds=3, warm_up_s=2)
+
+    pipeline = df.Pipeline(DirectRunner())
+    ours_nexmark_latency.build(pipeline, task, first_time_ms, in_columns=in_columns)
+    rows = pipeline.run().read_table(TABLE)
+
+    ours = [[row[column] for column in spec.query.columns] for row in rows]
+    if spec.query.name == "q1":
+        ours = [[*row[:2], round(1_000 * row[2]), *row[3:]] for row in ours]
+    right = spec.rows(size=task.records, events_per_s=task.rate, first_time_ms=first_time_ms)
+    expected = {reference.OK: Answer.of(spec.query, right)}
+    assert reference.check_answer(Answer.of(spec.query, ours), expected) == reference.OK
+
+
+@given(
+    st.integers(1, 3_000), st.integers(1, 3), st.lists(st.integers(0, 700), min_size=1, max_size=8)
+)
+def test_paced_events_are_read_when_they_happen(rate: int, step: int, waits_ms: list[int]) -> None:
+    """None before its time, none that has happened is left behind, and the watermark keeps to the clock."""
+    task = Task(case="q0-latency", size=0, out="", rate=rate, seconds=1, warm_up_s=0)
+    source = PacedNexmarkSource(ours_nexmark_latency.config_of(task, BASE_MS))
+    readers = [source.open((number, step), None, fence=1) for number in range(step)]
+    now_ms, seen = BASE_MS - 300, 0
+
+    for wait_ms in waits_ms:
+        now_ms += wait_ms
+        with time_machine(now_ms):
+            batches = [reader.read(10_000) for reader in readers]
+        times_ms = [event.date_time_ms for batch in batches for event in batch.values]
+        seen += len(times_ms)
+        assert all(at <= now_ms for at in times_ms)
+        happened = [n for n in range(rate) if BASE_MS + n * 1_000 // rate <= now_ms]
+        assert seen == len(happened)
+        for batch in batches:
+            is_over = batch.status is df.SplitStatus.FINISHED
+            assert is_over or batch.watermark_us <= now_ms * 1_000
+
+
+@contextmanager
+def time_machine(now_ms: int) -> Iterator[None]:
+    """Stop the clock that paced sources read."""
+    with mock.patch.object(ours_nexmark_latency.time, "time_ns", lambda: now_ms * 1_000_000):
+        yield
+
+
+def test_rows_that_did_not_wait_for_the_clock_are_not_counted(tmp_path: Path) -> None:
+    task = Task(case="q0-latency", size=0, out=str(tmp_path), rate=100, seconds=1, warm_up_s=1)
+    rows = NEXMARK_LATENCY[task.case].rows(size=200, events_per_s=100, first_time_ms=BASE_MS)
+    task.rows.mkdir()
+    lines = [",".join(map(str, (*row, row[3], 1_000 * row[3] + 2_500))) for row in rows]
+    (task.rows / "rows.csv").write_text("\n".join(lines))
+
+    found = nexmark_figures(task, first_time_ms=BASE_MS)
+    assert found["check"] == reference.OK
+    assert 0 < found["rows"] < len(rows)
+    assert (found["p50"], found["p100"]) == (2.5, 2.5)
+
+    (task.rows / "rows.csv").write_text("\n".join(lines[1:]))
+    assert nexmark_figures(task, first_time_ms=BASE_MS)["check"].startswith("WRONG: rows")
 
 
 def test_columns_of_the_benchmark_are_those_of_the_example() -> None:

@@ -233,13 +233,17 @@ def test_nexmark_has_a_table_and_a_page_of_its_own() -> None:
     runs = [{**each, "case": "q4"} for each in mine]
     runs.append({**runs[0], "case": "q5", "check": "WRONG: rows: 3, not 4"})
 
-    (found,) = pages.sections(runs).items()
-    title, table = found
-    filled = pages.filled_in(
-        pages.NEXMARK_PAGE.read_text("utf-8"), {title: table, "Machine": "two"}
-    )
+    runs.append({**a_run("ours", 0, 2.0, size=0, rate=100, rows=7, p50=1, p95=2, p99=3, p100=4)})
+    runs[-1]["case"] = "q7-latency"
 
-    assert title == "Nexmark"
+    found = pages.sections(runs)
+    table = found["Nexmark"]
+    filled = pages.filled_in(pages.NEXMARK_PAGE.read_text("utf-8"), {**found, "Machine": "two"})
+
+    assert found.keys() == {"Nexmark", "Nexmark goals", "Nexmark latency"}
+    assert found["Nexmark latency"].splitlines()[2:] == [
+        "| q7 | 100 | ours | 7 | 1.0 | 2.0 | 3.0 | 4.0 | 1 | ok |"
+    ]
     assert table.splitlines()[2:] == [
         "| q4 | 12,000 | 6 / 3 | 12 / 6 |",
         "| q5 | 12,000 | WRONG |  |",
