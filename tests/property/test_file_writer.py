@@ -149,22 +149,28 @@ class World:
         threads = [threading.Thread(target=self._work, args=(n,)) for n in range(RELAYS)]
         for each in threads:
             each.start()
-        bursts = 0
-        while self._working:
-            bursts += 1
-            order = sorted(self._working)
-            number, acts, fate = choose(order) if bursts < BURSTS_MAX else (order[0], 1, GOES)
-            while acts and number in self._working:
-                acts -= 1
-                self._fates[number] = GOES if acts else fate
-                self._turns[number].release()
-                self._my_turn.acquire()
-        for each in threads:
-            each.join()
+        try:
+            for _ in range(BURSTS_MAX):
+                if not self._working:
+                    break
+                self._act(*choose(sorted(self._working)))
+        finally:
+            # Hypothesis may have no more to choose; a relay that waited for its turn would wait for ever.
+            while self._working:
+                self._act(min(self._working), 1, GOES)
+            for each in threads:
+                each.join()
         last = self._relay(self.place)
         while last.step():
             pass
         self._relay(self.place)._open(SINK, self._lane()).fence(10**6)
+
+    def _act(self, number: int, acts: int, fate: str) -> None:
+        while acts and number in self._working:
+            acts -= 1
+            self._fates[number] = GOES if acts else fate
+            self._turns[number].release()
+            self._my_turn.acquire()
 
     def _lane(self) -> df.Lane:
         taken = self._outbox.take_lane(LANE)
