@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.stream_servers import S3_KEYS, S3TestServer, running
+from tests.stream_servers import S3_KEYS, LakeTestServer, S3TestServer, running
 from tests.waiting import until
 
 _NAMES = itertools.count()
@@ -58,6 +58,42 @@ def kept_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3TestServer]:
     with running(S3TestServer) as server:
         name_s3(server.url, monkeypatch)
         yield server
+
+
+@pytest.fixture(scope="session")
+def _rest_catalogue() -> Iterator[LakeTestServer]:
+    with running(LakeTestServer) as server:
+        yield server
+
+
+@pytest.fixture
+def rest_catalogue(
+    _rest_catalogue: LakeTestServer, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """A catalogue of Iceberg tables by REST, and their bucket: what pyiceberg needs to know of it."""
+    name_s3(_rest_catalogue.url, monkeypatch)
+    return _rest_catalogue.catalog
+
+
+@pytest.fixture
+def kept_lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[LakeTestServer]:
+    """A catalogue and the bucket of its tables, which can be killed together; addresses mean it."""
+    with running(LakeTestServer) as server:
+        name_s3(server.url, monkeypatch)
+        yield server
+
+
+@pytest.fixture
+def glue_catalogue(s3: Callable[[], str], s3_endpoint: str) -> dict[str, str]:
+    """A catalogue of Iceberg tables by Glue, of moto, and their bucket."""
+    return {
+        "type": "glue",
+        "glue.endpoint": s3_endpoint,
+        "glue.region": "us-east-1",
+        "warehouse": f"s3://{s3()}/lake",
+        "s3.endpoint": s3_endpoint,
+        "s3.region": "us-east-1",
+    }
 
 
 def name_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """A stream whose sums, which are emitted early and retracted, go to tables of lakes: a driver that tests may kill.
 
-``python -m tests.lake_job CSV STORE CATALOGUE PLACE``: the input, the DSNs, and a folder or an address of S3.
+``python -m tests.lake_job CSV STORE CATALOGUE PLACE``: the input, the DSN of the store, the catalogue (a DSN, or JSON
+with what pyiceberg needs to know), and a folder or an address of S3.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,12 +19,15 @@ from tests.sink_job import COLUMNS, RECORDS_PER_SECOND, sums
 
 #: Batches that are killed while they wait, and while they are written.
 BATCHING = df.Batching(max_delay_ms=300, max_bytes=1 << 20, max_rows=500)
-ICEBERG_TABLE = "shop.sums"
+ICEBERG_TABLE, ICEBERG_BY_KEY = "shop.sums", "shop.sums_by_key"
 
 
-def catalog(dsn: str, place: str) -> dict[str, str]:
-    """A catalogue in a Postgres, of tables in a place."""
-    address = f"postgresql+psycopg:///?{urlencode(conninfo_to_dict(dsn))}"
+def catalog(catalogue: str, place: str) -> dict[str, str]:
+    """A catalogue as JSON says it, or in a Postgres, of tables in a place."""
+    if catalogue.startswith("{"):
+        named: dict[str, str] = json.loads(catalogue)
+        return named
+    address = f"postgresql+psycopg:///?{urlencode(conninfo_to_dict(catalogue))}"
     found = {"type": "sql", "uri": address, "warehouse": f"file://{place}/iceberg"}
     if place.startswith("s3://"):
         found["warehouse"] = f"{place}/iceberg"
@@ -48,6 +53,13 @@ def main(path: Path, store: str, catalogue: str, place: str) -> None:
         catalog=catalog(catalogue, place),
         columns=COLUMNS,
         changelog="sign",
+        batching=BATCHING,
+    )
+    rows | "by key" >> df.WriteToIceberg(
+        ICEBERG_BY_KEY,
+        catalog=catalog(catalogue, place),
+        columns=COLUMNS,
+        key=["user", "start"],
         batching=BATCHING,
     )
     p.run().wait_until_finish()

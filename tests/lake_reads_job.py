@@ -1,7 +1,7 @@
 """A stream from a table of a lake that changes to another one: a driver that tests may kill.
 
-``python -m tests.lake_reads_job STORE PLACE CATALOGUE``: the DSN, the folder or address of the tables, and the DSN of
-the catalogue of Iceberg tables; an empty one: they are Delta tables.
+``python -m tests.lake_reads_job STORE PLACE CATALOGUE``: the DSN, the folder or address of the tables, and the
+catalogue of Iceberg tables, as for `tests.lake_job`; an empty one: they are Delta tables.
 """
 
 import sys

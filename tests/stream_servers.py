@@ -127,7 +127,7 @@ class S3TestServer(StreamServer):
         ]
         self.port = int(self._ports[-2].partition("=")[2])
         #: One that no other server has: clients remember by its name where a bucket is.
-        self.bucket = f"bucket-{self.port}"
+        self.bucket = self._probed = f"bucket-{self.port}"
 
     @property
     def url(self) -> str:
@@ -157,7 +157,7 @@ class S3TestServer(StreamServer):
     def is_up(self) -> bool:
         with suppress(BotoCoreError, ClientError):
             self._make_bucket()
-            self._client().put_object(Bucket=self.bucket, Key=".is-it-up", Body=b"it is")
+            self._client().put_object(Bucket=self._probed, Key=".is-it-up", Body=b"it is")
             return True
         return False
 
@@ -166,17 +166,54 @@ class S3TestServer(StreamServer):
             self._client().exceptions.BucketAlreadyExists,
             self._client().exceptions.BucketAlreadyOwnedByYou,
         ):
-            self._client().create_bucket(Bucket=self.bucket)
+            self._client().create_bucket(Bucket=self._probed)
 
-    def _client(self) -> Any:
+    def _client(self, service: str = "s3") -> Any:
         return boto3.client(
-            "s3",
+            service,
             endpoint_url=self.url,
             region_name="us-east-1",
             aws_access_key_id=S3_KEYS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=S3_KEYS["AWS_SECRET_ACCESS_KEY"],
             config=Config(retries={"max_attempts": 0}, connect_timeout=5, read_timeout=30),
         )
+
+
+class LakeTestServer(S3TestServer):
+    """SeaweedFS with a catalogue of Iceberg tables, by REST, that keeps what it has in the bucket."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self._catalogue_port = _free_port()
+        # A bucket of tables takes no other objects.
+        self._probed = f"probed-{self.port}"
+
+    @property
+    def catalog(self) -> dict[str, str]:
+        """What pyiceberg needs to know of it."""
+        return {
+            "type": "rest",
+            "uri": f"http://127.0.0.1:{self._catalogue_port}",
+            "warehouse": f"s3://{self.bucket}",
+            "rest.sigv4-enabled": "true",
+            "rest.signing-name": "s3tables",
+            "rest.signing-region": "us-east-1",
+            "client.access-key-id": S3_KEYS["AWS_ACCESS_KEY_ID"],
+            "client.secret-access-key": S3_KEYS["AWS_SECRET_ACCESS_KEY"],
+            "s3.endpoint": self.url,
+            "s3.region": "us-east-1",
+        }
+
+    def command(self) -> Sequence[str]:
+        catalogue = f"-s3.port.iceberg={self._catalogue_port}"
+        return [catalogue if "port.iceberg" in each else each for each in super().command()]
+
+    def _make_bucket(self) -> None:
+        super()._make_bucket()
+        tables = self._client("s3tables")
+        there = tables.list_table_buckets().get("tableBuckets", ())
+        if self.bucket not in [each["name"] for each in there]:
+            tables.create_table_bucket(name=self.bucket)
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from dataflow.io.extras import require
 from dataflow.io.sinks import Write
 from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.delta_writer import DeltaSink
+from dataflow.lake.keyed import check_columns, checked_key
 from dataflow.lake.table_format import LAKE_BATCHING, RowOf, table_format
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.sink import Batching
-from dataflow.table import ColumnType, can_be_in_key, type_name
+from dataflow.table import ColumnType
 from dataflow.transforms.par_do import Map
 
 
@@ -59,8 +60,9 @@ class WriteToDelta(PTransform[PCollection[Any], None]):
         configuration: Mapping[str, str] | None = None,
     ) -> None:
         require("deltalake", "delta", "WriteToDelta")
-        key = (key,) if isinstance(key, str) else tuple(key)
-        _check(columns, key, changelog, shards, partition_by)
+        key = checked_key("WriteToDelta", key, columns, changelog)
+        check_columns("WriteToDelta", "partition_by", partition_by, columns)
+        _check_shards(shards, key)
         self._sink = DeltaSink(
             place=DeltaPlace(uri=str(table_uri), options=storage_options),
             file_format=table_format("WriteToDelta", columns, changelog),
@@ -86,13 +88,7 @@ class WriteToDelta(PTransform[PCollection[Any], None]):
         Write(attrs.evolve(self._sink, is_retracted=is_retracted)).expand(rows)
 
 
-def _check(
-    columns: Mapping[str, ColumnType],
-    key: Sequence[str],
-    changelog: str | None,
-    shards: int,
-    partition_by: Sequence[str],
-) -> None:
+def _check_shards(shards: int, key: Sequence[str]) -> None:
     if shards < 1 or (key and shards > 1):
         raise PipelineError(
             f"WriteToDelta was given {shards} shards" + (" with a key" if key else ""),
@@ -100,20 +96,3 @@ def _check(
             if key
             else "give it at least one",
         )
-    if key and changelog is not None:
-        raise PipelineError(
-            "WriteToDelta was given a key and changelog",
-            hint="a changelog has all changes of a row: leave the key out, or write a table without signs",
-        )
-    for name in (*key, *partition_by):
-        if name not in columns:
-            raise PipelineError(
-                f"WriteToDelta: there is no column {name!r}",
-                hint="name columns of columns= in key and partition_by",
-            )
-    for name in key:
-        if not can_be_in_key(columns[name]):
-            raise PipelineError(
-                f"WriteToDelta: column {name!r} is of type {type_name(columns[name])} and cannot be in the key",
-                hint="let the key have what identifies a row, e.g. a str or int",
-            )

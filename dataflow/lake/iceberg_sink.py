@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import attrs
 
 from dataflow.io.extras import require
 from dataflow.io.sinks import Write
-from dataflow.lake.iceberg_table import IcebergPlace, check_table_name
+from dataflow.lake.iceberg_table import IcebergPlace, check_can_be_written, check_table_name
 from dataflow.lake.iceberg_writer import IcebergSink
+from dataflow.lake.keyed import checked_key
 from dataflow.lake.table_format import LAKE_BATCHING, RowOf, table_format
 from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
@@ -29,14 +32,17 @@ class WriteToIceberg(PTransform[PCollection[Any], None]):
             "postgresql+psycopg://...", "warehouse": "s3://bucket/lake"}``; ``name`` is that of the catalogue.  They are
             sent to the workers as they are, with secrets that are in them.
         columns: names with Python types, as for `WriteToParquet`, but no timedelta.
-        changelog: the name of a further column with the sign of a change, +1 or -1.  None: input that retracts is
-            refused.
+        key: columns of which there is one row each: a later row replaces the earlier one, and a retraction deletes it.
+            Each batch then writes all files again that have such a row (copy-on-write).
+        changelog: the name of a further column with the sign of a change, +1 or -1.  Without this and ``key``, input
+            that retracts is refused.
         batching: how large snapshots are, and how long rows wait for that.
         properties: of the table, if it is created.
 
     Raises:
-        PipelineError: a column has an unknown type, or the table no namespace; the input retracts, and there is no
-            changelog; or pyiceberg is not installed.
+        PipelineError: columns, key and changelog do not suit each other; a column has an unknown type, or the table no
+            namespace; the input retracts, and there is neither key nor changelog; or pyiceberg is not installed.
+        InputError: a table of a version that pyiceberg does not write is to be created.
     """
 
     def __init__(
@@ -45,16 +51,20 @@ class WriteToIceberg(PTransform[PCollection[Any], None]):
         *,
         catalog: Mapping[str, str],
         columns: Mapping[str, ColumnType],
+        key: Sequence[str] = (),
         changelog: str | None = None,
         batching: Batching = LAKE_BATCHING,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         require("pyiceberg", "iceberg", "WriteToIceberg")
         check_table_name("WriteToIceberg", table)
+        properties = dict(properties or {})
+        check_can_be_written(table, int(properties.get("format-version", 0)))
         self._sink = IcebergSink(
             place=IcebergPlace(catalog=dict(catalog), table=table),
             file_format=table_format("WriteToIceberg", columns, changelog),
-            properties=dict(properties or {}),
+            key=checked_key("WriteToIceberg", key, columns, changelog),
+            properties=properties,
             how_large=batching,
         )
 
@@ -66,7 +76,8 @@ class WriteToIceberg(PTransform[PCollection[Any], None]):
         """Make rows of elements, and write them.
 
         Raises:
-            PipelineError: the input retracts, and there is no changelog.
+            PipelineError: the input retracts, and there is neither key nor changelog.
         """
         rows = pcoll | "rows" >> Map(RowOf(self._sink.file_format))
-        Write(self._sink).expand(rows)
+        is_retracted = bool(pcoll.node.retracted_by)
+        Write(attrs.evolve(self._sink, is_retracted=is_retracted)).expand(rows)

@@ -1,4 +1,9 @@
-"""ReadFromIceberg: rows of a snapshot of an Iceberg table, or of a table and what is appended to it."""
+"""ReadFromIceberg: rows of a snapshot of an Iceberg table, or of a table and what changes in it.
+
+A snapshot that appends names files, which are read one by one.  Of one that deletes or overwrites, its files and their
+deletes are compared with those of the one before; what differs is read whole, and rows that are in both are left out:
+whoever rewrites a file for one row has changed one row.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +20,21 @@ from dataflow.io.extras import require
 from dataflow.io.max_ahead import DEFAULT_MAX_AHEAD
 from dataflow.io.parquet_files import ReadFromParquet
 from dataflow.lake.delta_source import POLL
-from dataflow.lake.iceberg_table import IcebergPlace, check_table_name, close_catalog
+from dataflow.lake.iceberg_table import (
+    IcebergPlace,
+    check_table_name,
+    close_catalog,
+    planned_files,
+)
+from dataflow.lake.net_changes import net_changes
 from dataflow.lake.reading import LakeSource, LakeTable, check_event_time
 from dataflow.type_vars import T
 from windowing.timestamps import DurationLike, TimestampLike, to_duration_us
 
 #: In place of the snapshot of a table that has none yet.
 NOTHING = 0
+#: Of a snapshot that deletes or overwrites: all its changes.
+_CHANGES = "changes"
 
 
 class IcebergTableReader(LakeTable):
@@ -29,13 +42,14 @@ class IcebergTableReader(LakeTable):
 
     Args:
         place: of the table.
+        has_signs: whether snapshots that take rows away are read too.
 
     Raises:
         TableNotOpenedError: it is not there, or is not reached.
     """
 
-    def __init__(self, place: IcebergPlace) -> None:
-        self._place, self.title = place, place.table
+    def __init__(self, place: IcebergPlace, *, has_signs: bool = False) -> None:
+        self._place, self.title, self._has_signs = place, place.table, has_signs
         self._table = place.checked("ReadFromIceberg")
         if self._table is None:
             raise TableNotOpenedError(
@@ -63,10 +77,10 @@ class IcebergTableReader(LakeTable):
         return sorted(self._tasks(version, None))
 
     def changed_files(self, done: int) -> tuple[int, list[str]] | None:
-        """What the next snapshot has appended; of the first one that is there, all that it has.
+        """What the next snapshot has appended, or all its changes; of the first one that is there, all that it has.
 
         Raises:
-            InputError: it is no append, or not there any more.
+            InputError: it is not there any more; or it is no append, and only those are read.
         """
         following = self._following(done)
         if following is None:
@@ -77,29 +91,54 @@ class IcebergTableReader(LakeTable):
         version = int(following.snapshot_id)
         if operation == "replace":
             return version, []
-        if operation != "append":
+        if operation == "append":
+            return version, sorted(self._tasks(version, done))
+        if not self._has_signs:
             raise InputError(
                 f"{self.title}: snapshot {version} is no append, but of the kind {operation!r}",
-                detail="only what is appended can be read: pyiceberg does not say which rows a snapshot takes away",
-                hint="read such a table by snapshot, without changes=True",
+                detail="the table is read with append_only=True, and a snapshot takes rows away",
+                hint="leave append_only out, so that rows that are taken away are retracted, and begin the job anew",
             )
-        return version, sorted(self._tasks(version, done))
+        return version, [_CHANGES]
 
     def rows(
         self, version: int, file: str, columns: Sequence[str], *, is_change: bool
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, without those that are deleted."""
-        from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415 - an extra
-
+        """The rows of a file, without those that are deleted; or all changes of a snapshot."""
+        if is_change and file == _CHANGES:
+            return iter(self._changes(version, columns))
         done = (
             (self._table.snapshot_by_id(version).parent_snapshot_id or None) if is_change else None
         )
-        scan, task = self._tasks(version, done)[file]
-        projected = scan.projection().select(*columns)
-        found: Iterator[pa.RecordBatch] = ArrowScan(
+        return self._rows(self._tasks(version, done)[file], columns)
+
+    def _rows(self, found: tuple[Any, Any], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415 - an extra
+
+        scan, task = found
+        # The columns are those of the table as it is now, and some of them may be younger than the file.
+        projected = self._table.schema().select(*columns)
+        rows: Iterator[pa.RecordBatch] = ArrowScan(
             self._table.metadata, self._table.io, projected, scan.row_filter
         ).to_record_batches([task])
-        return found
+        return rows
+
+    def _changes(self, version: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
+        """What a snapshot takes away and adds, by the files that the one before has not, or has with other deletes."""
+        snapshot = self._table.snapshot_by_id(version)
+        before, after = self._tasks(snapshot.parent_snapshot_id, None), self._tasks(version, None)
+        differ = [
+            file
+            for file in sorted({*before, *after})
+            if file not in before
+            or file not in after
+            or before[file][1].delete_files != after[file][1].delete_files
+        ]
+        rows = [
+            [batch for file in differ if file in side for batch in self._rows(side[file], columns)]
+            for side in (before, after)
+        ]
+        return net_changes(*rows).to_batches() if any(rows) else []
 
     def _current(self) -> int:
         snapshot = self._table.current_snapshot()
@@ -138,7 +177,7 @@ class IcebergTableReader(LakeTable):
             scan = self._table.incremental_append_scan(
                 from_snapshot_id_exclusive=done, to_snapshot_id_inclusive=version
             )
-        return {task.file.file_path: (scan, task) for task in scan.plan_files()}
+        return {task.file.file_path: (scan, task) for task in planned_files(scan, self.title)}
 
 
 @attrs.frozen(kw_only=True)
@@ -153,7 +192,8 @@ class IcebergSource(LakeSource):
 
     def opened(self, *, is_tried_again: bool = False) -> IcebergTableReader:
         """The table."""
-        return IcebergTableReader(IcebergPlace(catalog=self.catalog, table=self.input_name))
+        place = IcebergPlace(catalog=self.catalog, table=self.input_name)
+        return IcebergTableReader(place, has_signs=self.has_signs)
 
 
 class ReadFromIceberg(ReadFromParquet[T]):
@@ -163,15 +203,18 @@ class ReadFromIceberg(ReadFromParquet[T]):
         table: its name, with that of its namespace: ``shop.sales``.
         catalog: properties of the catalogue, as for `WriteToIceberg`.
         snapshot: the id of a snapshot; None: that which the table is at when the job begins.
-        changes: whether the input has no end: the rows that are there when the job begins, and then what is appended.
-            A snapshot that takes rows away is an error.
+        changes: whether the input has no end: the rows that are there when the job begins, and then what changes: rows
+            that are deleted or replaced are retracted.
+        append_only: with ``changes``, whether nothing is retracted, so that what follows need not take retractions; a
+            snapshot that takes rows away is an error then.
         poll: how often the table is looked at that has nothing new.
         max_ahead: as for `ReadFromParquet`.
         options: rows, columns, event_time, event_time_unit, time_zone and max_disorder, as for `ReadFromParquet`.
 
     Raises:
         InputError: there is no such table or snapshot, or no such column, or one of a type that does not fit: when the
-            pipeline is built.  When it is read, a snapshot that is not there any more, or is no append.
+            pipeline is built.  When it is read, a snapshot that is not there any more, or has deletes that pyiceberg
+            does not read; or with append_only takes rows away.
         PipelineError: an argument does not suit the others; or pyiceberg is not installed.
     """
 
@@ -185,6 +228,7 @@ class ReadFromIceberg(ReadFromParquet[T]):
         catalog: Mapping[str, str],
         snapshot: int | None = ...,
         changes: bool = ...,
+        append_only: bool = ...,
         poll: DurationLike = ...,
         rows: None = ...,
         columns: Sequence[str] | None = ...,
@@ -203,6 +247,7 @@ class ReadFromIceberg(ReadFromParquet[T]):
         rows: type[T],
         snapshot: int | None = ...,
         changes: bool = ...,
+        append_only: bool = ...,
         poll: DurationLike = ...,
         event_time: Callable[[T], TimestampLike] | ArrivalTime | str | None = ...,
         event_time_unit: str | None = ...,
@@ -217,6 +262,7 @@ class ReadFromIceberg(ReadFromParquet[T]):
         catalog: Mapping[str, str],
         snapshot: int | None = None,
         changes: bool = False,
+        append_only: bool = False,
         poll: DurationLike = POLL,
         max_ahead: DurationLike | None = DEFAULT_MAX_AHEAD,
         **options: Any,
@@ -230,12 +276,18 @@ class ReadFromIceberg(ReadFromParquet[T]):
                 "ReadFromIceberg was given a snapshot and changes",
                 hint="changes begin with the snapshot that the table is at: leave the snapshot out",
             )
+        if append_only and not changes:
+            raise PipelineError(
+                "ReadFromIceberg was given append_only without changes",
+                hint="leave it out: a snapshot is read as it is",
+            )
         if changes:
             check_event_time("ReadFromIceberg", self._source)
         self._source = attrs.evolve(
             self._source,
             version=snapshot,
             follows=changes,
+            has_signs=changes and not append_only,
             poll_us=to_duration_us(poll),
             catalog=dict(catalog),
         )

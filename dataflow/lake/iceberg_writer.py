@@ -7,6 +7,8 @@ at.  Properties have none, so a commit of properties alone would shut nobody out
   refused, as the branch is at another snapshot.
 * A batch is one commit: a snapshot with its rows, and the number, in the snapshot's summary for people, and as a
   property of the table, as snapshots expire.
+* By key a batch writes whole files again (`stage_rewrite`), in one snapshot as well; what it read for that is what the
+  condition names.
 * A commit that is refused because others have written is made again here: the table is read, the token and the number
   are looked at, and only then the rows are appended.  pyiceberg would append them again without looking, so its
   retries are switched off.
@@ -23,8 +25,15 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from dataflow.errors import SinkFencedError
-from dataflow.lake.iceberg_table import IcebergPlace, close_catalog, without_retries
+from dataflow.errors import InputError, SinkFencedError, SinkRefusedError
+from dataflow.lake.iceberg_rewrite import stage_rewrite
+from dataflow.lake.iceberg_table import (
+    IcebergPlace,
+    check_can_be_written,
+    close_catalog,
+    without_retries,
+)
+from dataflow.lake.keyed import net_rows
 from dataflow.lake.table_format import LAKE_BATCHING, TableFormat
 from dataflow.sink import Batching, Lane, Sink, SinkChange, SinkWriter
 from dataflow.table import ColumnType
@@ -42,12 +51,16 @@ class IcebergSink(Sink[Any]):
     Attributes:
         place: where it is.
         file_format: its columns.
+        key: of which there is one row each; empty: rows are added.
+        is_retracted: whether the input retracts.
         properties: of the table, if it is created.
         how_large: how large batches are, and how long changes wait for that.
     """
 
     place: IcebergPlace
     file_format: TableFormat
+    key: tuple[str, ...] = ()
+    is_retracted: bool = False
     properties: Mapping[str, str] = attrs.field(factory=dict)
     how_large: Batching = LAKE_BATCHING
 
@@ -57,9 +70,15 @@ class IcebergSink(Sink[Any]):
         return self.file_format.columns
 
     @property
+    def key_indexes(self) -> tuple[int, ...]:
+        """Where the columns of the key are in a row."""
+        names = list(self.columns)
+        return tuple(map(names.index, self.key))
+
+    @property
     def takes_retractions(self) -> bool:
-        """Whether rows have a sign."""
-        return self.file_format.sign is not None
+        """Whether rows have a key, or a sign."""
+        return bool(self.key) or self.file_format.sign is not None
 
     @property
     def batching(self) -> Batching:
@@ -75,6 +94,7 @@ class IcebergSink(Sink[Any]):
         table = self.place.checked("WriteToIceberg")
         try:
             if table is not None:
+                check_can_be_written(self.place.table, table.format_version)
                 self.file_format.check_fit(self.place.table, self.place.schema(table))
         finally:
             close_catalog(table)
@@ -82,6 +102,19 @@ class IcebergSink(Sink[Any]):
     def open(self, lane: Lane) -> SinkWriter:
         """A writer of the lane."""
         return IcebergWriter(self, lane)
+
+
+@attrs.frozen
+class _Batch:
+    """What a batch does to the table.
+
+    Attributes:
+        rows: that are there behind it; of a sink with a key, and then those whose keys are gone.
+        added: how many of them are there.
+    """
+
+    rows: pa.Table
+    added: int
 
 
 class IcebergWriter(SinkWriter):
@@ -103,13 +136,12 @@ class IcebergWriter(SinkWriter):
 
         Raises:
             SinkFencedError: the table has this token, or a higher one.
+            SinkRefusedError: pyiceberg does not write tables of this version.
         """
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
         self._catalog = self._sink.place.loaded_catalog()
-        self._sink.place.opened_or_created(
-            self._catalog, self._sink.file_format.schema, self._sink.properties
-        )
+        self._open_or_create()
         while True:
             table = self._opened()
             if _known(table, self._token_name) >= token:
@@ -123,7 +155,7 @@ class IcebergWriter(SinkWriter):
         return _known(table, self._number_name)
 
     def write(self, number: int, changes: Sequence[SinkChange]) -> None:
-        """Append the rows, with their number.
+        """Commit the rows with their number.
 
         Raises:
             SinkFencedError: another writer has the lane.
@@ -132,7 +164,7 @@ class IcebergWriter(SinkWriter):
         """
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
-        rows = self._sink.file_format.table_of(changes)
+        batch = self._batch(changes)
         for tried in range(1, _TRIES + 1):
             table = self._opened()
             if _known(table, self._token_name) != self._token:
@@ -140,11 +172,11 @@ class IcebergWriter(SinkWriter):
             if _known(table, self._number_name) >= number:
                 return
             schema = self._sink.place.schema(table)
-            fitted = self._sink.file_format.fitted(self._sink.place.table, rows, schema)
+            fitted = self._sink.file_format.fitted(self._sink.place.table, batch.rows, schema)
             try:
                 self._commit(
                     table,
-                    fitted,
+                    _Batch(fitted, batch.added),
                     {self._number_name: str(number)},
                     {"dataflow.lane": self._lane.title, "dataflow.number": str(number)},
                 )
@@ -161,23 +193,54 @@ class IcebergWriter(SinkWriter):
         if catalog is not None:
             catalog.close()
 
+    def _open_or_create(self) -> None:
+        sink = self._sink
+        table = sink.place.opened_or_created(
+            self._catalog, sink.file_format.schema, sink.properties
+        )
+        try:
+            check_can_be_written(sink.place.table, table.format_version)
+        except InputError as error:
+            raise SinkRefusedError(error.fact, detail=error.detail, hint=error.hint) from error
+
     def _opened(self) -> Any:
         return without_retries(self._sink.place.opened(self._catalog))
+
+    def _batch(self, changes: Sequence[SinkChange]) -> _Batch:
+        sink = self._sink
+        if not sink.key:
+            return _Batch(sink.file_format.table_of(changes), len(changes))
+        upserts, deletes = net_rows(
+            sink.place.table, sink.key_indexes, changes, is_retracted=sink.is_retracted
+        )
+        rows = [*upserts, *deletes]
+        return _Batch(sink.file_format.table(rows, [1] * len(rows)), len(upserts))
 
     def _commit(
         self,
         table: Any,
-        rows: pa.Table | None,
+        batch: _Batch | None,
         properties: Mapping[str, str],
         summary: Mapping[str, str],
     ) -> None:
         """Commit a snapshot and properties, on the condition that the branch is where it was when it was opened."""
         with table.transaction() as transaction:
             transaction.set_properties(dict(properties))
-            transaction.append(
-                rows if rows is not None else self._sink.place.schema(table).empty_table(),
-                snapshot_properties=dict(summary),
-            )
+            if batch is None:
+                transaction.append(self._sink.place.schema(table).empty_table())
+            elif self._sink.key and batch.rows.num_rows:
+                self._stage_by_key(transaction, table, batch, summary)
+            else:
+                transaction.append(batch.rows, snapshot_properties=dict(summary))
+
+    def _stage_by_key(
+        self, transaction: Any, table: Any, batch: _Batch, summary: Mapping[str, str]
+    ) -> None:
+        rows, keys = batch.rows.slice(0, batch.added), batch.rows.select(list(self._sink.key))
+        try:
+            stage_rewrite(transaction, table, rows, keys, summary)
+        except InputError as error:
+            raise SinkRefusedError(error.fact, detail=error.detail, hint=error.hint) from error
 
     def _fenced(self) -> SinkFencedError:
         return SinkFencedError(f"{self._lane.title} was fenced by another writer")

@@ -1,10 +1,65 @@
-"""What is left of the changes of a batch, for tables in which a key has one row."""
+"""Tables in which a key has one row: what a key may be, and what is left of the changes of a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dataflow.errors import SinkRefusedError
+from dataflow.errors import PipelineError, SinkRefusedError
 from dataflow.sink import SinkChange
-from dataflow.table import Row
+from dataflow.table import ColumnType, Row, can_be_in_key, type_name
+
+
+def checked_key(
+    name: str,
+    key: str | Sequence[str],
+    columns: Mapping[str, ColumnType],
+    changelog: str | None,
+) -> tuple[str, ...]:
+    """The columns of a key, which may be none.
+
+    Args:
+        name: of the transform, for messages.
+        key: as the user gave it.
+        columns: of the table.
+        changelog: the column for signs; None: there is none.
+
+    Raises:
+        PipelineError: it has a column that there is not, or that cannot be in a key; or there are signs too.
+    """
+    key = (key,) if isinstance(key, str) else tuple(key)
+    if key and changelog is not None:
+        raise PipelineError(
+            f"{name} was given a key and changelog",
+            hint="a changelog has all changes of a row: leave the key out, or write a table without signs",
+        )
+    check_columns(name, "key", key, columns)
+    for column in key:
+        if not can_be_in_key(columns[column]):
+            raise PipelineError(
+                f"{name}: column {column!r} is of type {type_name(columns[column])} and cannot be in the key",
+                hint="let the key have what identifies a row, e.g. a str or int",
+            )
+    return key
+
+
+def check_columns(
+    name: str, argument: str, names: Sequence[str], columns: Mapping[str, ColumnType]
+) -> None:
+    """Check that there are certain columns.
+
+    Args:
+        name: of the transform, for messages.
+        argument: that names them, for messages.
+        names: of the columns.
+        columns: of the table.
+
+    Raises:
+        PipelineError: there is none of that name.
+    """
+    for column in names:
+        if column not in columns:
+            raise PipelineError(
+                f"{name}: there is no column {column!r}",
+                hint=f"name columns of columns= in {argument}",
+            )
 
 
 def net_rows(

@@ -20,12 +20,16 @@ import pytest
 from deltalake import write_deltalake
 from psycopg.conninfo import make_conninfo
 from pyiceberg.catalog import load_catalog
+from sqlalchemy import make_url
 
 import dataflow as df
 from dataflow.io.storage import GCS_ENDPOINT_VARIABLE
+from dataflow.lake import iceberg_rest
 from dataflow.lake.delta_source import DeltaSource
 from dataflow.lake.delta_table import DeltaPlace
+from dataflow.lake.iceberg_table import _with_timeouts
 from dataflow.lake.refusals import is_refusal
+from dataflow.postgres_links import NOTICED
 from dataflow.source import Outage, Source, SourceReader
 from tests.lake_job import catalog as catalog_of
 
@@ -252,6 +256,29 @@ def test_a_catalogue_that_refuses_or_is_away(store_dsn: str, folder: Path, nobod
     port = nobody.rpartition(":")[2]
     away = catalog_of(make_conninfo(store_dsn, host="127.0.0.1", port=port), f"{folder}/lake")
     check_away(iceberg(away))
+
+
+def test_a_catalogue_by_rest_that_refuses_is_away_or_silent(
+    forbidding: str, nobody: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that says nothing is given up, and asked again."""
+    check_away(iceberg({"uri": nobody}))
+    assert "Forbidden" in check_refused(iceberg({"type": "rest", "uri": forbidding}))
+    monkeypatch.setattr(iceberg_rest, "TIMEOUTS_S", (5, 0.05))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = iceberg({"uri": f"http://127.0.0.1:{silent.getsockname()[1]}"})
+        with closing(opened(source)) as reader:
+            for _ in range(4):
+                assert "timed out" in outage_of(reader).error
+
+
+def test_a_silent_database_of_a_catalogue_is_noticed() -> None:
+    """By the settings of the store, unless the address has its own; secrets stay what they are."""
+    uri = "postgresql+psycopg://lake:p%40ss@db.example/catalog?connect_timeout=60"
+    timed = make_url(_with_timeouts({"uri": uri})["uri"])
+    assert timed.password == "p@ss"
+    assert dict(timed.query) == {**{k: f"{v}" for k, v in NOTICED.items()}, "connect_timeout": "60"}
+    assert _with_timeouts({"uri": "sqlite:///here"}) == {"uri": "sqlite:///here"}
 
 
 @pytest.mark.parametrize(

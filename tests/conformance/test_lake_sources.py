@@ -1,6 +1,7 @@
 """Tables of lakes are sources that keep the contract, by version and as they change."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -9,19 +10,25 @@ from typing import Any, NamedTuple
 
 import attrs
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
+from pyiceberg.types import StringType
 
 import dataflow as df
+from dataflow.errors import SinkRefusedError
 from dataflow.lake.delta_source import DeltaSource, DeltaTableReader
 from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.iceberg_source import NOTHING, IcebergSource
 from dataflow.lake.iceberg_table import IcebergPlace
 from dataflow.lake.reading import LakeReader, Position, Split
+from dataflow.sink import SinkChange
 from dataflow.source import Source, SourceReader
 from dataflow.testing import assert_that, equal_to
+from dataflow.testing.sink_contract import lane_of
 from dataflow.testing.source_contract import SourceContract
+from tests.iceberg_deletes import delete_equal, delete_positions
 
 pytestmark = pytest.mark.slow
 
@@ -148,6 +155,7 @@ def test_what_is_written_is_read_and_an_answer_follows(tmp_path: Path) -> None:
         totals | df.WriteToIceberg(
             "shop.totals", catalog=catalog, columns=columns, changelog="sign"
         )
+        totals | df.WriteToIceberg("shop.by_key", catalog=catalog, columns=columns, key="shop")
         with pytest.raises(df.PipelineError, match="takes no retractions"):
             totals | "refused" >> df.WriteToDelta(delta, columns=columns)
     read: Any
@@ -155,6 +163,7 @@ def test_what_is_written_is_read_and_an_answer_follows(tmp_path: Path) -> None:
         (df.ReadFromDelta(delta), True),
         (df.ReadFromDelta(by_key), False),
         (df.ReadFromIceberg("shop.totals", catalog=catalog), True),
+        (df.ReadFromIceberg("shop.by_key", catalog=catalog), False),
     ):
         with df.Pipeline() as p:
             rows = (
@@ -174,11 +183,25 @@ def test_arguments_that_do_not_suit_each_other_are_refused(tmp_path: Path) -> No
         (lambda: df.WriteToDelta("t", columns=columns, key=["shop"], shards=2), "2 shards"),
         (lambda: df.WriteToDelta("t", columns=columns, key=["none"]), "no column 'none'"),
         (lambda: df.WriteToIceberg("sales", catalog={}, columns=columns), "namespace"),
+        (lambda: df.WriteToIceberg("s.t", catalog={}, columns=columns, key="x"), "no column 'x'"),
+        (
+            lambda: df.WriteToIceberg(
+                "s.t", catalog={}, columns=columns, key="shop", changelog="s"
+            ),
+            "a key and changelog",
+        ),
+        (
+            lambda: df.WriteToIceberg(
+                "s.t", catalog={}, columns=columns, properties={"format-version": "3"}
+            ),
+            "format version 3",
+        ),
+        (lambda: df.ReadFromIceberg("s.t", catalog={}, append_only=True), "append_only without"),
         (lambda: df.ReadFromDelta("t", version=1, changes=True), "a version and changes"),
         (lambda: df.ReadFromDelta("t", changes=True, event_time="at"), "how far event time"),
     ]
     for make, what in refused:
-        with pytest.raises(df.PipelineError, match=what):
+        with pytest.raises((df.PipelineError, df.InputError), match=what):
             make()
     with pytest.raises(df.InputError, match="there is no Delta table"):
         df.Pipeline() | df.ReadFromDelta(tmp_path)
@@ -358,10 +381,84 @@ class _IcebergFromTheStart(IcebergSource):
         return [(NOTHING, 1, 0, None)]
 
 
-class TestIcebergAppends(IcebergContract):
+class TestIcebergSnapshotWithDeletes(IcebergContract):
+    """Rows are deleted by position, in files beside those that have them."""
+
+    def fill(self, sales_table: Any) -> None:
+        sales_table.append(table(*sales(5, "a"), ("z", 1), *sales(3, "b")))
+        (first,) = files_of(sales_table)
+        sales_table.append(table(*sales(4, "b"), ("z", 2)))
+        (second,) = files_of(sales_table) - {first}
+        delete_positions(sales_table, [(first, 5), (second, 4)])
+
+    def make_source(self) -> Source:
+        return df.ReadFromIceberg("shop.sales", catalog=self.catalog, rows=Sale).source
+
+
+def files_of(sales_table: Any) -> set[str]:
+    return {task.file.file_path for task in sales_table.scan().plan_files()}
+
+
+class TestIcebergChanges(IcebergContract):
+    """Rows are replaced and deleted, in files that are written again and beside them."""
+
+    def fill(self, sales_table: Any) -> None:
+        super().fill(sales_table)
+        sales_table.append(table(("z", 1), ("a", 99), ("z", 2)))
+        (last,) = [each for each in files_of(sales_table) if "z" in shops_of(sales_table, each)]
+        delete_positions(sales_table, [(last, 0)])
+        sales_table.overwrite(table(("z", 3)), "shop = 'a' AND amount = 99")
+        sales_table.delete("shop = 'z'")
+
     def make_source(self) -> Source:
         source = df.ReadFromIceberg(
             "shop.sales", catalog=self.catalog, rows=Sale, changes=True, poll=0
+        ).source
+        return _IcebergFromTheStart(**attrs.asdict(source, recurse=False))
+
+
+def shops_of(sales_table: Any, file: str) -> list[str]:
+    with sales_table.io.new_input(file).open() as opened:
+        found: list[str] = pq.read_table(opened).column("shop").to_pylist()
+        return found
+
+
+def test_a_column_that_came_between_two_snapshots_is_null_before(tmp_path: Path) -> None:
+    contract = IcebergContract()
+    contract.folder, contract.fill = tmp_path / "table", lambda sales_table: None  # type: ignore[method-assign]
+    contract.write()
+    with closing(load_catalog("dataflow", **contract.catalog)) as catalog:
+        changed = catalog.load_table("shop.sales")
+        changed.append(table(("a", 1), ("b", 2)))
+        (snapshot,) = (each.snapshot_id for each in changed.snapshots())
+        with changed.update_schema() as update:
+            update.add_column("note", StringType())
+        changed.overwrite(table(("a", 3)).append_column("note", [["new"]]), "shop = 'a'")
+    source = df.ReadFromIceberg("shop.sales", catalog=contract.catalog, changes=True, poll=0).source
+    with closing(source.open((NOTHING, 1, 0, None), None, fence=0)) as reader:
+        batches = [reader.read(10) for _ in range(6)]
+    assert [
+        (row["shop"], row["amount"], row["note"], sign)
+        for batch in batches
+        for row, sign in zip(batch.values, batch.signs or (), strict=True)
+    ] == [("a", 1, None, 1), ("b", 2, None, 1), ("a", 1, None, -1), ("a", 3, "new", 1)]
+    first = df.ReadFromIceberg("shop.sales", catalog=contract.catalog, snapshot=snapshot).source
+    assert [row["note"] for row in read_all(first)] == [None, None]
+
+
+class TestIcebergChangesThatAreOpenedWhileAway(_AwayWhenOpened, TestIcebergChanges):
+    """Each reader that goes on finds nobody at first."""
+
+
+class TestIcebergAppends(IcebergContract):
+    def make_source(self) -> Source:
+        source = df.ReadFromIceberg(
+            "shop.sales",
+            catalog=self.catalog,
+            rows=Sale,
+            changes=True,
+            append_only=True,
+            poll=0,
         ).source
         return _IcebergFromTheStart(**attrs.asdict(source, recurse=False))
 
@@ -387,6 +484,53 @@ def test_what_is_refused_three_times_in_a_row_is_an_error(
     assert [len(reader.read(1).values) for _ in range(6)] == [0] * 6
     with pytest.raises(df.InputError, match="does not reach"):
         reader.read(1)
+
+
+def test_a_table_of_a_version_that_is_not_written_is_refused(tmp_path: Path) -> None:
+    """Before the job begins where it is there by then, and else when it is written."""
+    contract = TestIcebergAppends()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    with closing(load_catalog("dataflow", **contract.catalog)) as catalog:
+        loaded = catalog.load_table("shop.sales")
+        metadata = json.loads(loaded.metadata.model_dump_json())
+        later = tmp_path / "00009-later.metadata.json"
+        later.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
+        catalog.register_table("shop.later", f"file://{later}")
+    columns: dict[str, Any] = {"shop": str, "amount": int}
+    write = df.WriteToIceberg("shop.later", catalog=contract.catalog, columns=columns)
+    with pytest.raises(df.InputError, match="format version 3"):
+        write._sink.check()
+    with (
+        closing(write._sink.open(lane_of(0))) as writer,
+        pytest.raises(SinkRefusedError, match="format version 3"),
+    ):
+        writer.fence(1)
+
+
+@pytest.mark.parametrize("is_change", [False, True])
+def test_rows_that_are_deleted_by_equality_are_refused_in_words(
+    tmp_path: Path, is_change: bool
+) -> None:
+    """In a snapshot that is read, in a change, and in a table that is written by key."""
+    contract = TestIcebergChanges()
+    contract.folder = tmp_path / "table"
+    contract.write()
+    read = df.ReadFromIceberg("shop.sales", catalog=contract.catalog, rows=Sale).source
+    source = contract.make_source() if is_change else read
+    with closing(load_catalog("dataflow", **contract.catalog)) as catalog:
+        delete_equal(catalog.load_table("shop.sales"), pa.table({"shop": ["b"]}))
+    with pytest.raises(df.InputError, match="deleted by equality") as raised:
+        read_all(source)
+    assert "rewrite" in raised.value.hint
+    columns: dict[str, Any] = {"shop": str, "amount": int}
+    write = df.WriteToIceberg(
+        "shop.sales", catalog=contract.catalog, columns=columns, key=["shop", "amount"]
+    )
+    with closing(write._sink.open(lane_of(0))) as writer:
+        assert writer.fence(1) == 0
+        with pytest.raises(SinkRefusedError, match="deleted by equality"):
+            writer.write(1, [SinkChange(("b", 1), 1)])
 
 
 def test_a_snapshot_that_takes_rows_away_is_an_error(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """Kill whatever writes tables of lakes with -9: what signs leave over, and rows by key, are as they should be."""
 
+import json
 import re
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,13 @@ from runners.observability.why.explain import Question, explain
 from runners.observability.why.explanation import CauseKind, WhyExplanation
 from runners.observability.why.from_store import evidence_from_store
 from runners.system_clock import SystemClock
+from tests.iceberg_deletes import delete_positions
 from tests.integration.test_kill_sinks import expected, kill_server
 from tests.killing import kill_one_after_the_other, seeded
-from tests.lake_job import ICEBERG_TABLE, catalog
+from tests.lake_job import ICEBERG_BY_KEY, ICEBERG_TABLE, catalog
 from tests.lake_reads_job import ICEBERG_SALES, ICEBERG_TOTALS, SALES, TOTALS
 from tests.processes import descendants, in_a_group, kill, workers_of
-from tests.stream_servers import S3TestServer
+from tests.stream_servers import LakeTestServer, S3TestServer
 from tests.streaming_jobs import write_events
 from tests.waiting import until
 
@@ -65,44 +67,59 @@ def delta(uri: str) -> pa.Table:
     return pa.table({})
 
 
-def iceberg(dsn: str, place: str, name: str = ICEBERG_TABLE) -> pa.Table:
-    loaded = load_catalog("dataflow", **catalog(dsn, place))
+def iceberg(catalogue: str, place: str, name: str = ICEBERG_TABLE) -> pa.Table:
+    loaded = load_catalog("dataflow", **catalog(catalogue, place))
     with closing(loaded), suppress(NoSuchTableError):
         return loaded.load_table(name).scan().to_arrow()
     return pa.table({})
 
 
 def place_of(tmp_path: Path, server: S3TestServer | None) -> str:
-    return str(tmp_path / "lake") if server is None else f"s3://{server.bucket}"
+    """Where tables are that no catalogue has a place for."""
+    has_place = server is not None and not isinstance(server, LakeTestServer)
+    return f"s3://{server.bucket}" if has_place and server else str(tmp_path / "lake")
 
 
-@pytest.fixture(params=[False, True], ids=["folder", "object store"])
-def server(request: pytest.FixtureRequest) -> S3TestServer | None:
-    """The object store of the tables; None: they are in a folder, which has no server."""
-    return request.getfixturevalue("kept_s3") if request.param else None
+def server_of(request: pytest.FixtureRequest, name: str) -> S3TestServer | None:
+    """The object store of the tables, perhaps with a catalogue; None: they are in a folder, which has no server."""
+    found: S3TestServer | None = request.getfixturevalue(name) if name else None
+    return found
+
+
+@contextmanager
+def catalogue_of(server: S3TestServer | None) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A catalogue by REST where the server has one, or else in a Postgres; and what kills it, and starts it again."""
+    if isinstance(server, LakeTestServer):
+        yield json.dumps(server.catalog), server.crash
+        return
+    with temporary_home() as home:
+        yield embedded_postgres(home), lambda: kill_server(home)
 
 
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("server_name", ["", "kept_s3", "kept_lake"])
 def test_lake_tables_survive_any_kill(
-    server: S3TestServer | None, store_dsn: str, tmp_path: Path
+    request: pytest.FixtureRequest, server_name: str, store_dsn: str, tmp_path: Path
 ) -> None:
     """Whoever dies and is started again: each row is there once, in each table."""
     path, log = write_events(tmp_path / "events.csv"), tmp_path / "job.log"
+    server = server_of(request, server_name)
     place = place_of(tmp_path, server)
     right = Counter((user, start, total) for (user, start), total in expected(path).items())
 
-    with temporary_home() as home:
-        dsn = embedded_postgres(home)
-        words = [sys.executable, "-m", "tests.lake_job", str(path), store_dsn, dsn, place]
-        strikes = {"catalogue": lambda: kill_server(home)}
+    with catalogue_of(server) as (catalogue, strike):
+        words = [sys.executable, "-m", "tests.lake_job", str(path), store_dsn, catalogue, place]
+        strikes = {"catalogue": strike}
         if server is not None:
             strikes["object store"] = server.crash
 
         def written() -> list[int]:
-            return [each.num_rows for each in (delta(f"{place}/changes"), iceberg(dsn, place))]
+            return [
+                each.num_rows for each in (delta(f"{place}/changes"), iceberg(catalogue, place))
+            ]
 
         kills = ("driver", "worker", "everything", *strikes, *strikes)
         kill_one_after_the_other(words, log, kills, seeded(), written, strikes)
@@ -110,7 +127,8 @@ def test_lake_tables_survive_any_kill(
             assert family.wait(600) == 0, log.read_text()
         assert net(delta(f"{place}/changes")) == right
         assert net(delta(f"{place}/totals")) == right
-        assert net(iceberg(dsn, place)) == right
+        assert net(iceberg(catalogue, place)) == right
+        assert net(iceberg(catalogue, place, ICEBERG_BY_KEY)) == right
 
 
 class Followed(ABC):
@@ -118,13 +136,18 @@ class Followed(ABC):
 
     Args:
         place: of both.
-        crash: kills the server of the place, if there is one, and starts it again.
+        server: of the place, or of the catalogue; None: there is none.
     """
 
     catalogue = ""
 
-    def __init__(self, place: str, crash: Callable[[], None]) -> None:
-        self.place, self.crash = place, crash
+    def __init__(self, place: str, server: S3TestServer | None) -> None:
+        self.place, self.server = place, server
+
+    def crash(self) -> None:
+        """Kill the server, if there is one, and start it again."""
+        if self.server is not None:
+            self.server.crash()
 
     @abstractmethod
     def append(self, number: int) -> None:
@@ -180,21 +203,40 @@ class FollowedDelta(Followed):
 
 
 class FollowedIceberg(Followed):
-    """Rows are added; the catalogue dies, too."""
+    """Rows are added, replaced and deleted, in whole files and by position; the catalogue dies, too."""
 
-    def __init__(self, place: str, crash: Callable[[], None], home: Path) -> None:
-        super().__init__(place, crash)
-        self._home, self.catalogue = home, embedded_postgres(home)
+    def __init__(
+        self, place: str, server: S3TestServer | None, catalogue: str, strike: Callable[[], None]
+    ) -> None:
+        super().__init__(place, server)
+        self.catalogue, self._strike = catalogue, strike
         with closing(load_catalog("dataflow", **catalog(self.catalogue, place))) as loaded:
             loaded.create_namespace("shop")
             loaded.create_table(ICEBERG_SALES, sales_of(0).schema)
 
-    def append(self, number: int) -> None:
+    @contextmanager
+    def _sales(self) -> Iterator[Any]:
         with closing(load_catalog("dataflow", **catalog(self.catalogue, self.place))) as loaded:
-            loaded.load_table(ICEBERG_SALES).append(sales_of(number))
+            yield loaded.load_table(ICEBERG_SALES)
+
+    def append(self, number: int) -> None:
+        with self._sales() as sales:
+            sales.append(sales_of(number))
 
     def take_away(self, run: int) -> None:
-        kill_server(self._home)
+        with self._sales() as sales:
+            doubled = [
+                {**row, "amount": 2 * row["amount"]}
+                for row in sales.scan(f"amount > {60 + run}").to_arrow().to_pylist()
+            ]
+            schema = sales_of(0).schema
+            rows = pa.Table.from_pylist(doubled, schema=schema)
+            sales.overwrite(rows, f"amount > {60 + run}")
+        self._strike()
+        with self._sales() as sales:
+            sales.delete(f"shop = 'shop {run}'")
+            (first, *_) = sorted(task.file.file_path for task in sales.scan().plan_files())
+            delete_positions(sales, [(first, 0)])
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         found = [
@@ -203,17 +245,18 @@ class FollowedIceberg(Followed):
         return found[0], found[1]
 
 
-@pytest.fixture(params=["delta", "iceberg"])
-def followed(
-    request: pytest.FixtureRequest, server: S3TestServer | None, tmp_path: Path
-) -> Iterator[Followed]:
+@pytest.fixture(
+    params=["delta-", "delta-kept_s3", "iceberg-", "iceberg-kept_s3", "iceberg-kept_lake"]
+)
+def followed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Followed]:
+    kind, _, name = request.param.partition("-")
+    server = server_of(request, name)
     place = place_of(tmp_path, server)
-    crash: Callable[[], None] = (lambda: None) if server is None else server.crash
-    if request.param == "delta":
-        yield FollowedDelta(place, crash)
+    if kind == "delta":
+        yield FollowedDelta(place, server)
         return
-    with temporary_home() as home:
-        yield FollowedIceberg(place, crash, home)
+    with catalogue_of(server) as found:
+        yield FollowedIceberg(place, server, *found)
 
 
 @pytest.mark.spark
@@ -221,7 +264,7 @@ def followed(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_table_that_changes_is_followed_over_kills(
-    followed: Followed, server: S3TestServer | None, store_dsn: str, tmp_path: Path
+    followed: Followed, store_dsn: str, tmp_path: Path
 ) -> None:
     """The table changes while the stream, and the servers of both tables, die and are run again.
 
@@ -252,8 +295,8 @@ def test_a_table_that_changes_is_followed_over_kills(
         followed.append(30 + run)
     with in_a_group(words, log):
         until(followed.are_right, log.read_text)
-        if server is not None:
-            check_outage_is_named(server, store_dsn, log)
+        if followed.server is not None:
+            check_outage_is_named(followed.server, store_dsn, log)
             followed.append(40)
             until(followed.are_right, log.read_text)
 
@@ -272,15 +315,19 @@ def check_outage_is_named(server: S3TestServer, store_dsn: str, log: Path) -> No
                 if each.trouble.kind is kind and each.trouble.place.startswith("read")
             ]
 
-        before = len(reported(TroubleKind.RESUMED))
+        # Earlier outages were as long as it took, and may have been reported, too.
+        def times(kind: TroubleKind) -> int:
+            return sum(each.trouble.count for each in reported(kind))
+
+        waited, resumed = times(TroubleKind.WAIT), times(TroubleKind.RESUMED)
         server.kill()
         until(lambda: asked().cause is CauseKind.INPUT_AWAY, lambda: f"{asked()}")
         assert re.search(
             r"the table \S+ cannot be read, for .*; the last try: \w", asked().sentence
         )
-        until(lambda: reported(TroubleKind.WAIT), log.read_text)
-        (found,) = reported(TroubleKind.WAIT)
-        assert re.match(r"the table \S+ cannot be read\n\w", found.trouble.reason)
+        until(lambda: times(TroubleKind.WAIT) > waited, log.read_text)
+        for found in reported(TroubleKind.WAIT):
+            assert re.match(r"the table \S+ cannot be read\n\w", found.trouble.reason)
         server.start()
         until(lambda: asked().cause is not CauseKind.INPUT_AWAY, lambda: f"{asked()}")
-        until(lambda: len(reported(TroubleKind.RESUMED)) > before, log.read_text)
+        until(lambda: times(TroubleKind.RESUMED) > resumed, log.read_text)
