@@ -28,11 +28,14 @@ _ENVIRONMENT = {**S3_KEYS, "AWS_DEFAULT_REGION": "us-east-1"}
 class Tansu:
     """A context manager: the broker, and its S3.
 
-    ``advertised``: by which address clients find it; ``storage``: the address of an S3, if that is not to be its own.
+    ``advertised``: by which address clients find it; ``storage``: the address of an S3, if that is not to be its own,
+    with a ``bucket`` that is there.
     """
 
-    def __init__(self, advertised: str = "127.0.0.1", storage: str | None = None) -> None:
-        self._advertised, self._endpoint = advertised, storage
+    def __init__(
+        self, advertised: str = "127.0.0.1", storage: str | None = None, bucket: str = _BUCKET
+    ) -> None:
+        self._advertised, self._endpoint, self._bucket = advertised, storage, bucket
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             self.servers = f"127.0.0.1:{found.getsockname()[1]}"
@@ -44,14 +47,7 @@ class Tansu:
             self._storage.start()
             host, port = self._storage.get_host_and_port()
             self._endpoint = f"http://{host}:{port}"
-        client = boto3.client(
-            "s3",
-            endpoint_url=self._endpoint,
-            aws_access_key_id=S3_KEYS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=S3_KEYS["AWS_SECRET_ACCESS_KEY"],
-            region_name="us-east-1",
-        )
-        client.create_bucket(Bucket=_BUCKET)
+            self._make_bucket()
         self._environment = {
             **os.environ,
             **_ENVIRONMENT,
@@ -60,6 +56,16 @@ class Tansu:
         }
         self.start()
         return self
+
+    def _make_bucket(self) -> None:
+        client = boto3.client(
+            "s3",
+            endpoint_url=self._endpoint,
+            aws_access_key_id=S3_KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=S3_KEYS["AWS_SECRET_ACCESS_KEY"],
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=self._bucket)
 
     def start(self) -> None:
         """Begin, and wait until it answers."""
@@ -75,7 +81,7 @@ class Tansu:
                 "--advertised-listener-url",
                 advertised,
                 "--storage-engine",
-                f"s3://{_BUCKET}/",
+                f"s3://{self._bucket}/",
                 "--silent",
             ],
             env=self._environment,

@@ -1,7 +1,8 @@
 """Clocks of servers that jump an hour: no watermark goes back, and each record is there once, and not late by that.
 
-NATS and Tansu make system calls themselves, so libfaketime has no hold on them: their reader is that of Redis, and the
-one that is tested with a clock as argument (`tests/property/test_kafka_source.py`).
+NATS and Tansu make system calls themselves, so libfaketime has no hold on them.  In front of NATS is a proxy that
+moves the times in what it says; the reader of Kafka is tested with a clock as argument
+(`tests/property/test_kafka_source.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -14,15 +15,19 @@ import pytest
 import redis
 
 import dataflow as df
+from dataflow.io.nats_streams.client import NatsServer
 from dataflow.sink import Lane, SinkChange
 from dataflow.source import SourceReader
 from runners.embedded.temporary import FOLLOWED, postgres_with, temporary_home
 from tests.changing_postgres import ChangingPostgres
+from tests.clock_proxy import ClockProxy, jumping_clock
 from tests.conformance.test_sink_contract import PostgresUnderTest
 from tests.fake_clock import HOUR_S, FakeClock, fake_clock
+from tests.integration.test_nats import made, publish
+from tests.integration.test_nats import source_of as source_of_nats
 from tests.integration.test_postgres_changes import make_table, run, source_of
 from tests.integration.test_redis import RedisSinkUnderTest
-from tests.stream_servers import RedisTestServer, running
+from tests.stream_servers import NatsTestServer, RedisTestServer, running
 from tests.waiting import until
 from windowing.timestamps import MIN_TIMESTAMP_US
 
@@ -53,7 +58,10 @@ def postgres(clock: FakeClock) -> Iterator[ChangingPostgres]:
 
 
 def check_jumps(
-    reader: SourceReader, clock: FakeClock, put: Callable[[int], None], now_s: Callable[[], float]
+    reader: SourceReader,
+    clock: FakeClock | ClockProxy,
+    put: Callable[[int], None],
+    now_s: Callable[[], float],
 ) -> tuple[list[Any], int]:
     """Records come after each jump; what was read, and how many were behind the watermark before them."""
     values, late, watermark_us = list[Any](), 0, MIN_TIMESTAMP_US
@@ -93,6 +101,22 @@ def test_redis_is_read(redis_server: RedisTestServer, clock: FakeClock) -> None:
             clock,
             lambda number: client.xadd("s", {"value": f"{number}"}),
             lambda: client.time()[0],
+        )
+    assert values == WANTED
+    assert late == 0
+
+
+def test_nats_is_read() -> None:
+    with (
+        running(NatsTestServer) as server,
+        jumping_clock(server.port) as clock,
+        closing(NatsServer(url=server.url).connect()) as client,
+    ):
+        stream = made(client)
+        source = source_of_nats(df.ReadFromNats(stream, url=f"nats://127.0.0.1:{clock.port}"))
+        reader = source.open(source.splits(1)[0], None, fence=1)
+        values, late = check_jumps(
+            reader, clock, lambda number: publish(client, stream, [number]), clock.now_s
         )
     assert values == WANTED
     assert late == 0

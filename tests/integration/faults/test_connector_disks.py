@@ -29,10 +29,12 @@ from tests.fault_harness import FaultServer
 from tests.fix_s3 import name_s3
 from tests.full_disks import fill, free, full
 from tests.integration.test_http import free_port
+from tests.integration.test_kafka_broker import Broker, SinkOfBroker, each_once
 from tests.integration.test_nats import NatsSinkUnderTest
 from tests.integration.test_postgres_changes import make_table, run, source_of
 from tests.integration.test_redis import RedisSinkUnderTest
 from tests.stream_servers import NatsTestServer, RedisTestServer, S3TestServer, StreamServer
+from tests.tansu import Tansu
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.postgres]
@@ -142,6 +144,20 @@ def test_a_delta_table_in_an_object_store(small_disk: Path, small_s3: S3TestServ
     under_test = contract.make()
     values = [(text, *row[1:]) for text, row in zip(large_texts(), under_test.values, strict=False)]
     check_full(attrs.evolve(under_test, values=values), small_disk, started_again(small_s3))
+
+
+def test_kafka(small_disk: Path, small_s3: S3TestServer) -> None:
+    """A broker whose store has no space, and that is started again when it has."""
+    with Tansu(storage=small_s3.url, bucket=small_s3.bucket) as tansu:
+
+        def heal() -> None:
+            started_again(small_s3)()
+            tansu.kill()
+            tansu.start()
+
+        under_test = each_once(SinkOfBroker(Broker(tansu.servers, tansu)).make())
+        values = [(b"key %d" % n, text.encode(), ()) for n, text in enumerate(large_texts())]
+        check_full(attrs.evolve(under_test, values=values), small_disk, heal)
 
 
 @pytest.mark.spark
