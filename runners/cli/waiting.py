@@ -26,7 +26,7 @@ def show_sinks(store: Store, asked: argparse.Namespace) -> None:
         print(f"nothing has waited for a sink of job {asked.job}")
         return
     print_table(
-        ("sink", "lane", "waiting", "oldest", "last batch", "state"),
+        ("sink", "lane", "waiting", "oldest", "last batch", "written", "visible", "state"),
         (
             (
                 lane.sink or f"({lane.outbox})",
@@ -34,6 +34,8 @@ def show_sinks(store: Store, asked: argparse.Namespace) -> None:
                 f"{lane.waiting:,}",
                 "-" if lane.oldest_us is None else ago(lane.oldest_us, now_us),
                 lane.delivered or "-",
+                "-" if lane.visible is None else ago(lane.visible.last_us, now_us),
+                "-" if lane.visible is None else ago(lane.visible.visible_us, now_us),
                 _state(lane.failure, now_us),
             )
             for lane in lanes
@@ -86,8 +88,9 @@ def add_command(add: Callable[[str, str, str, str], argparse.ArgumentParser]) ->
     sinks = add(
         "sinks",
         "show what waits for the sinks of a job",
-        "For each lane of a sink: how many rows wait and since when, the number of the last batch that the sink has, "
-        "and since when and why it cannot be sent. The job may be running now or not.",
+        "For each lane of a sink: how many rows wait and since when; the number of the last batch that the sink has, "
+        "when the last of its rows was written to the outbox, and since when the batch is known to be visible in the "
+        "sink; and since when and why the lane cannot be sent. The job may be running now or not.",
         "dataflow sinks scores",
     )
     sinks.set_defaults(do=show_sinks)

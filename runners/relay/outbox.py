@@ -81,6 +81,21 @@ class LaneFailure:
 
 
 @attrs.frozen(kw_only=True)
+class VisibleBatch:
+    """The last batch that a sink is known to have; times are in microseconds since 1970, by the store's clock.
+
+    Attributes:
+        first_us: when the first of its rows was written to the outbox.
+        last_us: when the last one was.
+        visible_us: when the store learnt that the sink has it.
+    """
+
+    first_us: int
+    last_us: int
+    visible_us: int
+
+
+@attrs.frozen(kw_only=True)
 class LaneStatus:
     """What waits in a lane, and how far the sink is.
 
@@ -92,6 +107,7 @@ class LaneStatus:
         oldest_us: when the first of them came, in microseconds since 1970; None: none waits, or it is not known.
         delivered: the number of the last batch that the sink is known to have; None: none was sent.
         failure: why it cannot be sent now; None: nothing is known to be in the way.
+        visible: how fresh the sink is; None: nothing was sent, or it is not known.
     """
 
     outbox: str
@@ -101,6 +117,7 @@ class LaneStatus:
     oldest_us: int | None
     delivered: int | None
     failure: LaneFailure | None
+    visible: VisibleBatch | None = None
 
     @property
     def title(self) -> str:

@@ -6,13 +6,19 @@ from contextlib import closing
 import attrs
 import psycopg
 import pytest
+from starlette.testclient import TestClient
 
 from dataflow.sink import Batching
 from dataflow.table import TableWrite
 from runners.millwheel.store.postgres import PostgresStore
+from runners.millwheel.store.postgres.reader import ReadOnlyStore
 from runners.relay.outbox import AT_ONCE, OutboxBatch, TakenLane
+from runners.system_clock import SystemClock
 from runners.testing.store_conformance.outboxes import FIRST, OUTBOX
-from runners.testing.store_conformance.world import LOW, Owner, job_spec
+from runners.testing.store_conformance.world import JOB, LOW, Owner, job_spec
+from runners.ui.app import make_app
+from runners.ui.guard import Access
+from tests.integration.test_prometheus import BASE, exporter, scrape
 
 pytestmark = pytest.mark.postgres
 
@@ -102,3 +108,42 @@ def test_a_batch_is_as_large_as_may_be(store: PostgresStore) -> None:
     while (batch := batch_of(store, lane, len(sizes), limits)) is not None:
         sizes.append(len(batch))
     assert sizes == [3, 1, 1, 1]
+
+
+def measured(dsn: str) -> dict[str, float]:
+    """What Prometheus is given of sinks; by a site of its own, as looks soon after each other are one."""
+    with exporter(dsn) as client:
+        found = scrape(client).values
+    return {name: value for (name, _), value in found.items() if name.startswith("dataflow_sink_")}
+
+
+def test_how_fresh_a_sink_is_can_be_seen(
+    store: PostgresStore, other: psycopg.Connection, store_dsn: str
+) -> None:
+    """By Prometheus, by SQL and on the page: since when rows wait, and how long it took until the last were visible."""
+    other.autocommit = True
+    lane = store.take_lane(FIRST)
+    oldest, seen = (
+        f"dataflow_sink_{name}_timestamp_seconds" for name in ("oldest_waiting", "visible")
+    )
+    other.execute(INSERT, [b"a"])
+    assert batch_of(store, lane, 0) == [b"a"]
+    written = measured(store_dsn)
+    assert seen not in written
+    assert batch_of(store, lane, 1) is None
+    visible = measured(store_dsn)
+    assert oldest not in visible
+    took_s = visible["dataflow_sink_delay_seconds"]
+    assert 0 < took_s == pytest.approx(visible[seen] - written[oldest], abs=0.01)
+    other.execute(INSERT, [b"b"])
+    again = measured(store_dsn)
+    assert again[oldest] > again[seen] == visible[seen]
+    row = other.execute(
+        "SELECT waiting, written_first = written_last, oldest > visible_at FROM dataflow.sink_status"
+    ).fetchone()
+    assert row == (1, True, True)
+    app = make_app(ReadOnlyStore(store_dsn), SystemClock(), Access())
+    with TestClient(app, base_url=BASE) as client:
+        (shown,) = client.get(f"/jobs/{JOB}.json").json()["sinks"]
+        assert shown["oldest"] > shown["visible_at"] > shown["written_last"]
+        assert "visible since (UTC)" in client.get(f"/jobs/{JOB}").text

@@ -668,6 +668,51 @@ _OF_ENDS = (
         samples=read.of_rows(lambda job: job.sinks, "outbox", lambda row: float(row["waiting"])),
     ),
     MetricSpec(
+        name="dataflow_sink_oldest_waiting_timestamp_seconds",
+        type=MetricType.GAUGE,
+        labels=("job", "outbox"),
+        help="When the oldest of them was written: all older ones are visible in the sink; missing if none waits",
+        source="dataflow.sink_status.oldest",
+        high="its age is how far the sink is behind; more than its batches may wait: it is slow or fails",
+        panel=Panel(
+            section="Sinks", title="Sinks are behind by",
+            expr='time() - dataflow_sink_oldest_waiting_timestamp_seconds{job=~"$job"}',
+            legend="{{job}} {{outbox}}", unit="s",
+        ),
+        samples=read.of_rows(
+            lambda job: job.sinks, "outbox", lambda row: read.instant(row["oldest"])
+        ),
+    ),
+    MetricSpec(
+        name="dataflow_sink_visible_timestamp_seconds",
+        type=MetricType.GAUGE,
+        labels=("job", "outbox"),
+        help="Since when the last batch is known to be visible in the sink, of its lanes the earliest",
+        source="dataflow.sink_status.visible_at",
+        high="no batch was written for so long; if rows wait, the sink is slow or fails",
+        panel=Panel(
+            section="Sinks", title="Since the last batch",
+            expr='time() - dataflow_sink_visible_timestamp_seconds{job=~"$job"}',
+            legend="{{job}} {{outbox}}", unit="s",
+        ),
+        samples=read.of_rows(
+            lambda job: job.sinks, "outbox", lambda row: read.instant(row["visible_at"])
+        ),
+    ),
+    MetricSpec(
+        name="dataflow_sink_delay_seconds",
+        type=MetricType.GAUGE,
+        labels=("job", "outbox"),
+        help="How long the first row of the last batch had waited until it was visible, of the lanes the longest",
+        source="dataflow.sink_status.visible_at, written_first",
+        high="batches are made seldom (max_delay_ms), or the sink takes long to commit",
+        panel=Panel(
+            section="Sinks", title="From written to visible",
+            expr='dataflow_sink_delay_seconds{job=~"$job"}', legend="{{job}} {{outbox}}", unit="s",
+        ),
+        samples=read.of_rows(lambda job: job.sinks, "outbox", lambda row: row["delay_s"]),
+    ),
+    MetricSpec(
         name="dataflow_sink_failing_since_timestamp_seconds",
         type=MetricType.GAUGE,
         labels=("job", "outbox"),

@@ -9,7 +9,14 @@ from dataflow.table import TableSpec, TableWrite
 from runners.errors import StoreError
 from runners.millwheel.store.port import Fenced, JobRow, JobUpdate, Store
 from runners.relay.job_outboxes import outbox_name
-from runners.relay.outbox import PARTIAL, TAKEN, LanePlace, OutboxBatch, TakenLane
+from runners.relay.outbox import (
+    PARTIAL,
+    TAKEN,
+    LanePlace,
+    OutboxBatch,
+    TakenLane,
+    VisibleBatch,
+)
 from runners.testing.store_conformance.world import (
     HIGH,
     JOB,
@@ -152,11 +159,19 @@ def check_what_waits_is_seen(connect: StoreFactory) -> None:
     expect_equal(store.read_lanes("nobody"), [], "lanes of no job")
     _append(owner, (0, 1, b"a"), (1, 1, b"b"))
     expect_equal(_seen(store), [(0, 1, None), (1, 1, None)], "what waits before anything is sent")
+    written_us = store.read_lanes(JOB)[0].oldest_us
     lane = store.take_lane(FIRST)
     store.next_batch(lane, 0)
     expect_equal(_seen(store), [(0, 1, 0), (1, 1, None)], "what waits while a batch is in flight")
     store.next_batch(lane, 1)
     expect_equal(_seen(store), [(0, 0, 1), (1, 1, None)], "what waits behind a batch")
+    _expect_visible(store, written_us)
+    before = _visible(store)
+    _append(owner, (0, 1, b"c"))
+    store.next_batch(lane, 1)
+    expect_equal(_visible(store), before, "how fresh a lane is while a batch is in flight")
+    store.next_batch(lane, 2)
+    _expect_fresher(_visible(store), before)
     store.note_failure(FIRST, "one")
     store.note_failure(FIRST, "another")
     store.note_failure(SECOND, "one")
@@ -170,6 +185,34 @@ def check_what_waits_is_seen(connect: StoreFactory) -> None:
     expect_equal(first.outbox, OUTBOX.name, "the table of a lane")
     store.reset_job(JOB)
     expect_error(StoreError, lambda: store.note_failure(FIRST, "late"), "a failure of no job")
+
+
+def _visible(store: Store) -> VisibleBatch | None:
+    """How fresh the first lane is."""
+    return store.read_lanes(JOB)[0].visible
+
+
+def _expect_fresher(later: VisibleBatch | None, before: VisibleBatch | None) -> None:
+    """Check that a batch that was written behind another one is what a lane shows."""
+    if before is None:
+        return
+    assert later is not None
+    expect(before.visible_us <= later.first_us, "the former batch is shown as the last one")
+    expect(later.last_us <= later.visible_us, "a row is visible before it is written")
+
+
+def _expect_visible(store: Store, written_us: int | None) -> None:
+    """Check how fresh the first lane is, of which one row was delivered; not in a store that keeps no times."""
+    first, second = store.read_lanes(JOB)
+    expect_equal(second.visible, None, "how fresh a lane is that has sent nothing")
+    if written_us is None:
+        return
+    visible = first.visible
+    assert visible is not None
+    expect_equal(
+        (visible.first_us, visible.last_us), (written_us, written_us), "when it was written"
+    )
+    expect(visible.visible_us > written_us, "a row is visible before it is written")
 
 
 def check_an_outbox_whose_rows_go_has_new_lanes(connect: StoreFactory) -> None:

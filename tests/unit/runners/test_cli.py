@@ -34,7 +34,7 @@ from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import Trouble, TroubleKind
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import JobSpec, OldSnapshot, RangeSpec, SplitsChange, Store
-from runners.relay.outbox import LaneFailure, LaneStatus
+from runners.relay.outbox import LaneFailure, LaneStatus, VisibleBatch
 from runners.stored.framing import Format, writing
 from runners.stored.metrics import encode_metrics
 from runners.system_clock import SystemClock
@@ -867,18 +867,27 @@ def test_what_waits_for_sinks_is_shown_and_check_refuses_a_lane_that_fails_for_l
         delivered=7,
         failure=None,
     )
+    visible = VisibleBatch(
+        first_us=now_us - 400_000_000, last_us=now_us - 310_000_000, visible_us=now_us - 130_000_000
+    )
     reason = "OSError: no route\x1b[2J\nmore"
     failure = LaneFailure(since_us=now_us - 200_000_000, last_us=now_us, tries=40, reason=reason)
     failing = attrs.evolve(
-        quiet, number=1, waiting=12_345, oldest_us=now_us - 200_000_000, failure=failure
+        quiet,
+        number=1,
+        waiting=12_345,
+        oldest_us=now_us - 200_000_000,
+        failure=failure,
+        visible=visible,
     )
     lanes = [quiet, failing]
     monkeypatch.setattr(store, "read_lanes", lambda job: lanes if job == "scores" else [])
 
     assert main(["sinks", "scores"]) == 0
     _, first, second = capsys.readouterr().out.splitlines()
-    assert first.split() == ["topic", "0", "0", "-", "7", "-"]
+    assert first.split() == ["topic", "0", "0", "-", "7", "-", "-", "-"]
     assert "12,345" in second
+    assert re.search(r" 7 +5 minutes ago +2 minutes ago +'first failed", second)
     assert "first failed 3 minutes ago, 40 times" in second
     assert "OSError: no route" in second
     assert "\x1b" not in second

@@ -7,6 +7,7 @@ every transaction has ended that may have been given a lower one.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import attrs
@@ -17,7 +18,7 @@ from dataflow.table import Row, TableSpec
 from runners.millwheel.store.guards import escape_text, unknown_job
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES
-from runners.millwheel.store.postgres.tables import OUTBOX_ID, table_identifier
+from runners.millwheel.store.postgres.tables import OUTBOX_AT, OUTBOX_ID, table_identifier
 from runners.relay.job_outboxes import SCHEMA, outbox_name
 from runners.relay.outbox import (
     AT_ONCE,
@@ -30,6 +31,7 @@ from runners.relay.outbox import (
     PartialBatch,
     Taken,
     TakenLane,
+    VisibleBatch,
 )
 from windowing.timestamps import to_timestamp_us
 
@@ -41,6 +43,9 @@ class _LaneState:
     Attributes:
         ids: of the rows in flight, in the text of Postgres.
         last_id: the highest of them; None: none are in flight.
+        written_first: when the first row came of the last batch that the sink is known to have; None: it is not known.
+        written_last: when the last one did.
+        visible_at: since when it is known.
     """
 
     version: int = 0
@@ -51,6 +56,9 @@ class _LaneState:
     floor_id: int = 0
     candidate_id: int = 0
     candidate_xid: int = 0
+    written_first: datetime | None = None
+    written_last: datetime | None = None
+    visible_at: datetime | None = None
 
     @property
     def is_in_flight(self) -> bool:
@@ -147,8 +155,28 @@ def _read_lanes(connection: Connection[Any], job: str) -> list[LaneStatus]:
                 tries=tries,
                 reason=reason,
             ),
+            visible=visible_at
+            and VisibleBatch(
+                first_us=to_timestamp_us(written_first),
+                last_us=to_timestamp_us(written_last),
+                visible_us=to_timestamp_us(visible_at),
+            ),
         )
-        for outbox, sink, lane, waiting, oldest, delivered, since, last, tries, reason in rows
+        for (
+            outbox,
+            sink,
+            lane,
+            waiting,
+            oldest,
+            delivered,
+            since,
+            last,
+            tries,
+            reason,
+            written_first,
+            written_last,
+            visible_at,
+        ) in rows
     ]
 
 
@@ -202,7 +230,7 @@ def _next_batch(
         rows = _rows(connection, _IN_FLIGHT.format(**names), parameters)
         return OutboxBatch(number=state.number, rows=[row[1:] for row in rows])
     if state.is_in_flight:
-        connection.execute(_DELETE.format(**names), parameters)
+        state = _delivered(connection, state, names, parameters)
     # Before the rows are looked for: whatever has ended by now is seen by that.
     xmin, xmax = _row(connection, "running_transactions", {})
     parameters |= {"rows": batching.max_rows, "bytes": batching.max_bytes}
@@ -226,6 +254,20 @@ def _next_batch(
         after = attrs.evolve(after, candidate_id=state.last_id, candidate_xid=xmax)
     _write(connection, found[0], after)
     return OutboxBatch(number=after.number, rows=[row[1:] for row in rows]) if rows else left
+
+
+def _delivered(
+    connection: Connection[Any],
+    state: _LaneState,
+    names: dict[str, sql.Composable],
+    parameters: dict[str, Any],
+) -> _LaneState:
+    """Delete the rows of the batch in flight, and note when they came."""
+    gone = connection.execute(_DELETE.format(**names), parameters).fetchone()
+    if gone is None:
+        return state
+    first, last, visible_at = gone
+    return attrs.evolve(state, written_first=first, written_last=last, visible_at=visible_at)
 
 
 def _is_full(
@@ -292,6 +334,7 @@ def _names(outbox: TableSpec) -> dict[str, sql.Composable]:
     return {
         "table": table_identifier(outbox),
         "id": sql.Identifier(OUTBOX_ID),
+        "at": sql.Identifier(OUTBOX_AT),
         "lane": sql.Identifier(LANE),
         "columns": sql.SQL(", ").join(
             sql.Identifier(name) for name in outbox.columns if name != LANE
@@ -309,9 +352,11 @@ _IN_FLIGHT = sql.SQL(
     "AND {id} <@ %(ids)s::int8multirange ORDER BY {id}"
 )
 _DELETE = sql.SQL(
-    "DELETE FROM {table} WHERE {lane} = %(lane)s "
-    "AND {id} BETWEEN lower(%(ids)s::int8multirange) AND upper(%(ids)s::int8multirange) "
-    "AND {id} <@ %(ids)s::int8multirange"
+    "WITH gone AS ("
+    "  DELETE FROM {table} WHERE {lane} = %(lane)s "
+    "  AND {id} BETWEEN lower(%(ids)s::int8multirange) AND upper(%(ids)s::int8multirange) "
+    "  AND {id} <@ %(ids)s::int8multirange RETURNING {at} AS at"
+    ") SELECT min(at), max(at), clock_timestamp() FROM gone HAVING count(*) > 0"
 )
 _MEASURE = sql.SQL(
     "SELECT count(*), coalesce(sum(pg_column_size(w)), 0) FROM ("

@@ -1202,7 +1202,8 @@ WHERE f.lane_id = l.lane_id AND (j.name, l.sink, l.lane) = (%(job)s, %(sink)s, %
 
 -- name: read_lanes
 -- Lanes of a job's sinks, and what waits in them.
-SELECT outbox, sink, lane, waiting, oldest, delivered, failing_since, failed_at, tries, reason
+SELECT outbox, sink, lane, waiting, oldest, delivered, failing_since, failed_at, tries, reason,
+       written_first, written_last, visible_at
 FROM dataflow.sink_status WHERE job = %(name)s ORDER BY outbox, lane;
 
 -- name: read_lane_names
@@ -1220,7 +1221,8 @@ WHERE job_id = %(job_id)s AND sink = %(sink)s AND lane = %(lane)s FOR NO KEY UPD
 SELECT lane_id FROM dataflow.lanes WHERE writer = %(writer)s::uuid FOR NO KEY UPDATE;
 
 -- name: read_lane
-SELECT version, token, number, ids::text, upper(ids) - 1, floor_id, candidate_id, candidate_xid
+SELECT version, token, number, ids::text, upper(ids) - 1, floor_id, candidate_id, candidate_xid,
+       written_first, written_last, visible_at
 FROM dataflow.lane_batches WHERE lane_id = %(lane_id)s ORDER BY version DESC LIMIT 1;
 
 -- name: read_lane_of
@@ -1230,9 +1232,10 @@ WHERE l.writer = %(writer)s::uuid ORDER BY b.version DESC LIMIT 1;
 
 -- name: write_lane
 INSERT INTO dataflow.lane_batches
-    (lane_id, version, token, number, ids, floor_id, candidate_id, candidate_xid)
+    (lane_id, version, token, number, ids, floor_id, candidate_id, candidate_xid, written_first, written_last,
+     visible_at)
 VALUES (%(lane_id)s, %(version)s, %(token)s, %(number)s, %(ids)s::int8multirange, %(floor_id)s,
-        %(candidate_id)s, %(candidate_xid)s);
+        %(candidate_id)s, %(candidate_xid)s, %(written_first)s, %(written_last)s, %(visible_at)s);
 
 -- name: forget_lane_versions
 DELETE FROM dataflow.lane_batches WHERE lane_id = %(lane_id)s AND version < %(version)s;
