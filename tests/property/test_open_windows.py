@@ -145,8 +145,13 @@ class Run:
             assert len(ends_us) <= 2 * self._most or len(ends_us) - of_one_end <= self._most
 
     def _advance(self) -> Step | None:
-        most = self._most
-        return self.windows.advance(self._clocks, timers_max=most, panes_max=most)
+        most, is_due = self._most, None
+        if isinstance(self.windows, StreamWindows):
+            next_us = self.windows.next_event_us
+            is_due = next_us is not None and next_us <= self._watermark_us
+        step = self.windows.advance(self._clocks, timers_max=most, panes_max=most)
+        assert is_due in (None, step is not None)
+        return step
 
     def spill(self) -> list[str]:
         """All windows go through their entries, as they would be stored, to others."""

@@ -221,6 +221,14 @@ class Buffered(StreamCells):
             self.singles[owner] = {each for each in windows if each.end_us > fired_us}
 
     @property
+    def next_event_us(self) -> int | None:
+        """The first timer of event time, or the end of the first window that is buffered."""
+        timer_us, end_us = super().next_event_us, self.next_end_us
+        if timer_us is None:
+            return None if end_us == NEVER_US else end_us
+        return min(timer_us, end_us)
+
+    @property
     def next_end_us(self) -> int:
         """The end of the first window that is buffered, in microseconds."""
         return min((each.next_end_us for each in self._buffered.values()), default=NEVER_US)

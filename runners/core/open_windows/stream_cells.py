@@ -15,6 +15,11 @@ from runners.errors import StoreError
 class StreamCells(Cells, StreamWindows):
     """Windows in cells, whose keys have owners."""
 
+    @property
+    def next_event_us(self) -> int | None:
+        """The first timer of event time."""
+        return self.timers.next_event_us()
+
     def cell_ids(self) -> Iterable[CellId]:
         """The cells that are in memory, or have a timer."""
         return dict.fromkeys([*self.cells, *(timer[0] for timer in self.timers)])

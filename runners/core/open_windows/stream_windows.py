@@ -19,6 +19,11 @@ from runners.core.stages.stage_clocks import StageClocks
 class StreamWindows(OpenWindows):
     """The open windows of one grouping for all owners of its keys that are here; cells are the engine's."""
 
+    @property
+    @abstractmethod
+    def next_event_us(self) -> int | None:
+        """The watermark at which `advance` has something to do first, in microseconds; None: at none."""
+
     @abstractmethod
     def cell_ids(self) -> Iterable[CellId]:
         """The cells that are in memory, or have a timer."""

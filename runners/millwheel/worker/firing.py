@@ -44,6 +44,11 @@ class Firing:
         is_due = next_us is not None and next_us <= clocks.now_us
         return is_due or self._state.time.is_before(clocks)
 
+    @property
+    def next_event_us(self) -> int | None:
+        """The event time at which something is due first, in microseconds; None: at none."""
+        return self._state.windows.next_event_us
+
     def overdue(self, clocks: Clocks) -> OverdueTimers | None:
         """Timers that are due and have not fired; None: there are none.
 

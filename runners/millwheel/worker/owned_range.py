@@ -220,12 +220,13 @@ class OwnedRange:
             window_us=self.window_hold_us,
         )
 
-    def advance_output(self) -> int:
-        """Advance and return the output watermark.
-
-        It is the input watermark, or the hold of what is unacknowledged or not emitted yet where that is lower.
-        """
+    @property
+    def held_us(self) -> int:
+        """The input watermark, or the hold of what is unacknowledged or not emitted yet where that is lower."""
         holds_us = [self.watermark_us, self.outbox.hold_us, self.window_hold_us]
-        watermark_us = min(hold_us for hold_us in holds_us if hold_us is not None)
-        self.output_watermark_us = max(self.output_watermark_us, watermark_us)
+        return min(hold_us for hold_us in holds_us if hold_us is not None)
+
+    def advance_output(self) -> int:
+        """Advance the output watermark to what holds it, and return it; it never goes back."""
+        self.output_watermark_us = max(self.output_watermark_us, self.held_us)
         return self.output_watermark_us

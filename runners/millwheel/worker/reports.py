@@ -1,6 +1,7 @@
 """What a worker reports to the master about the ranges that it owns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 import attrs
 
@@ -10,19 +11,27 @@ from runners.millwheel.model.counts import Counts
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Report
 from runners.millwheel.worker.owned_range import OwnedRange
+from windowing.timestamps import MIN_TIMESTAMP_US
 
 #: Longest time without a report to the master.
 REPORT_INTERVAL_MS = 100
 #: Between two reports with an account.
 ACCOUNT_INTERVAL_MS = 900
-#: Everything that a busy worker does is news; how often it reports bounds how far watermarks lag behind.
+#: Everything that a busy worker does is news; what no window is known to wait for is reported so often, which bounds
+#: how far watermarks lag behind.
 BUSY_REPORT_INTERVAL_MS = 10
+#: The same while a window is due by what was reported, and has not fired: others may wait behind it.
+AWAITED_REPORT_INTERVAL_MS = 3
 #: Reports of all workers together that the driver is sent in a millisecond, about: less than half of its core.
 REPORTS_PER_MS = 4
 
 
 class Reporter:
     """Reports to the master how far a worker is: news at once, or at intervals while it is busy or one of many.
+
+    While it is busy what is *awaited* does not wait: a window of this worker is due as soon as the master knows how far
+    the ranges here have come.  Whether others have come so far is not known here; nor is whether windows of others
+    wait, but these mostly end at the same event times.
 
     Args:
         slot: of the worker.
@@ -32,6 +41,8 @@ class Reporter:
         send: sends to the master.
         counts: what it has done.
         account: of itself; None: it gives none.
+        senders: by grouping, the computations that send to it.
+        due_us: by grouping, the event time at which something of it that is here is due first, in microseconds.
     """
 
     def __init__(
@@ -43,7 +54,11 @@ class Reporter:
         send: Callable[[Report], None],
         counts: Callable[[], Counts],
         account: Callable[[], WorkerAccount] | None = None,
+        *,
+        senders: Mapping[str, Collection[str]] = MappingProxyType({}),
+        due_us: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        self._senders, self._due_us = senders, due_us
         self._account, self._accounted_ms = account, clock.monotonic_ms()
         self._slot, self._worker, self._clock = slot, worker, clock
         self._send, self._counts = send, counts
@@ -71,8 +86,10 @@ class Reporter:
         """
         now_ms = self._clock.monotonic_ms()
         silence_ms = now_ms - self._reported_ms
-        least_ms = BUSY_REPORT_INTERVAL_MS if is_busy else 0
-        if silence_ms < max(least_ms, self._interval_ms):
+        if silence_ms < self._interval_ms:
+            return
+        is_soon = is_busy and silence_ms < BUSY_REPORT_INTERVAL_MS
+        if is_soon and silence_ms < self._busy_interval_ms(ranges):
             return
         report = self._report_of(ranges, is_idle=is_idle, is_pausing=is_pausing, as_of_ms=as_of_ms)
         if self._account is not None:
@@ -81,6 +98,19 @@ class Reporter:
         if silence_ms >= REPORT_INTERVAL_MS or report != self._last:
             self._last, self._reported_ms = report, now_ms
             self._send(self._with_account(report, now_ms))
+
+    def _busy_interval_ms(self, ranges: Mapping[RangeId, OwnedRange]) -> int:
+        """How long a report waits while the worker is busy: less where a window is due by how far ranges are."""
+        reported_us = {} if self._last is None else self._last.watermarks_us
+        interval_ms = BUSY_REPORT_INTERVAL_MS
+        for name, due_us in self._due_us().items():
+            senders = [each for each in ranges if each.computation in self._senders[name]]
+            if senders and all(ranges[each].held_us >= due_us for each in senders):
+                known_us = min(reported_us.get(each, MIN_TIMESTAMP_US) for each in senders)
+                if known_us < due_us:
+                    return 0
+                interval_ms = AWAITED_REPORT_INTERVAL_MS
+        return interval_ms
 
     def _with_account(self, report: Report, now_ms: int) -> Report:
         if self._account is None or now_ms - self._accounted_ms < ACCOUNT_INTERVAL_MS:

@@ -163,6 +163,8 @@ class Worker:
             self._send_to_master,
             self._counts,
             self._account if spec.options.reports_on_itself else None,
+            senders={each.name: plan.senders(each.name) for each in plan.groupings()},
+            due_us=self._due_us,
         )
         self._watch, self._caution = watch, Caution(self._computations, watch, clock)
         #: For how long it was at work and waited for something to do, and until when that is counted.
@@ -669,6 +671,15 @@ class Worker:
     def report_alive(self) -> None:
         """Report to the master that the worker lives, in the middle of a step that is known to take long."""
         self._reporter.repeat()
+
+    def _due_us(self) -> Mapping[str, int]:
+        """The event time at which something of each grouping is due first, of those of which something is."""
+        return {
+            name: due_us
+            for name, each in self._computations.items()
+            if isinstance(each, GroupingComputation)
+            and (due_us := each.firing.next_event_us) is not None
+        }
 
     def _counts(self) -> Counts:
         return counts_of(self._computations.values(), self._committer.counts)
