@@ -24,7 +24,7 @@ from runners.millwheel.model.counts import IdCounts
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, Store
 from runners.millwheel.worker.dedup.id_filter import IdFilter
-from runners.millwheel.worker.productions import note_committed, production_of
+from runners.millwheel.worker.productions import note_durable, note_submitted, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.registry import open_store
@@ -110,7 +110,8 @@ def measure(store: Store, records: int, *, copies: float, record_ids: df.RecordI
         assert step is not None
         sealed = step.sealed()
         assert store.commit(production_of(JOB, sealed)) == Committed()
-        note_committed(sealed)
+        note_submitted(sealed)
+        note_durable(sealed)
     us = (time.process_time() - started_s) * US_PER_SECOND / records
     wall_us = (time.perf_counter() - started_wall_s) * US_PER_SECOND / records
     store.reset_job(JOB)

@@ -10,6 +10,7 @@ so that nothing but their work is measured, whatever else the machine does.
 import cProfile
 import pstats
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from benchmarks.one_worker import run_to_end
 from benchmarks.user_sums import pipeline, write_events
 from runners.core.ground.lineage import Lineage, checked_lineage
 from runners.millwheel.model.production import Production
-from runners.millwheel.store.port import CommitOutcome
+from runners.millwheel.store.port import UnderWay
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_options import WorkerOptions
@@ -42,11 +43,11 @@ class CountingStore(PostgresStore):
 
     commits = productions = 0
 
-    def commit(self, production: Production) -> CommitOutcome:
-        """Make the production durable."""
+    def submit(self, production: Production, ready: Callable[[], None] = lambda: None) -> UnderWay:
+        """Send the production."""
         self.commits += 1
         self.productions += len(production.checkpoints)
-        return super().commit(production)
+        return super().submit(production, ready)
 
 
 def run(

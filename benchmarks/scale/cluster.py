@@ -13,7 +13,7 @@ network.  The watermark of a source moves with its records only.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -151,6 +151,25 @@ def phase(split: int) -> float:
     return Random(-1 - split).random()
 
 
+@attrs.frozen
+class CostedCommit:
+    """A commit that is done at a moment of virtual time, for which its worker waits."""
+
+    node: Node
+    known: CommitOutcome
+    done_us: float
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it is done."""
+        return self.node.clock.us >= self.done_us
+
+    def outcome(self) -> CommitOutcome:
+        """Wait until it is done."""
+        self.node.clock.us = max(self.node.clock.us, self.done_us)
+        return self.known
+
+
 class CostedStore:
     """The store of one worker: a commit takes what it costs, and everything else nothing."""
 
@@ -161,8 +180,11 @@ class CostedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def commit(self, production: Production) -> CommitOutcome:
-        """Make a production durable."""
+    def submit(
+        self, production: Production, ready: Callable[[], None] = lambda: None
+    ) -> "CostedCommit":
+        """Send a production; whoever waits for the outcome waits until it is durable."""
+        ready()
         cluster, costs = self._cluster, self._cluster.costs
         rows = [row for write in production.tables for row in write.inserts]
         sent, taken_in = len(production.checkpoints), self._taken_in(production.delivered)
@@ -174,9 +196,9 @@ class CostedStore:
         )
         work_us = costs.commit_us + len(rows) * costs.row_us + sent * costs.stored_us
         clock = self._node.clock
-        clock.us = cluster.server_of(self._node).done_us(clock.us, work_us) + costs.flush_us
-        cluster.committed([row[-1] for row in rows], clock.us)
-        return self._inner.commit(production)
+        done_us = cluster.server_of(self._node).done_us(clock.us, work_us) + costs.flush_us
+        cluster.committed([row[-1] for row in rows], done_us)
+        return CostedCommit(self._node, self._inner.commit(production), done_us)
 
     def _taken_in(self, delivered: Mapping[Channel, int]) -> int:
         known = self._delivered

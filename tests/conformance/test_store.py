@@ -150,6 +150,11 @@ from tests.conformance.broken_adapters.sizing import (
     TakesAnySize,
     WritesTheFirstPortion,
 )
+from tests.conformance.broken_adapters.submitting import (
+    AnswersByTheStateOfNow,
+    CommitsWhenItIsAsked,
+    SendsForWhoIsNotReady,
+)
 from tests.conformance.broken_adapters.updating import (
     EmptiesTablesOfOthers,
     GivesRangesToOldVersions,
@@ -279,6 +284,9 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (KeepsHandovers, "ranges_after_a_handover_have_owners_of_their_own"),
         (KeepsWhatItRefuses, "signals_that_no_trigger_listens_to_are_refused"),
         (LeavesItsFences, "no_production_leaves_its_fences"),
+        (SendsForWhoIsNotReady, "nothing_is_sent_by_who_is_not_ready"),
+        (CommitsWhenItIsAsked, "what_is_asked_after_a_commit_is_answered_after_it"),
+        (AnswersByTheStateOfNow, "what_is_asked_after_a_commit_is_answered_after_it"),
         (LeavesThemWaiting, "a_job_that_finishes_answers"),
         (LeavesTheTokenAlone, "resolve_a_commit_that_did_not_land"),
         (AsksForWhatWasNeverKept, "channels_whose_ends_agree"),

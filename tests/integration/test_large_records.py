@@ -1,5 +1,6 @@
 """Large records through a real Postgres: steps and what they write stay of a size, and nothing kills the worker."""
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -11,7 +12,7 @@ from runners.core.stages.plan import plan
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.master.master import Master
 from runners.millwheel.model.production import Production
-from runners.millwheel.store.port import CommitOutcome
+from runners.millwheel.store.port import UnderWay
 from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker import Worker, WorkerSpec
@@ -32,12 +33,12 @@ class Watched(PostgresStore):
 
     largest = 0
 
-    def commit(self, production: Production) -> CommitOutcome:
+    def submit(self, production: Production, ready: Callable[[], None] = lambda: None) -> UnderWay:
         values = [each.value or b"" for each in production.cells]
         values += [each.payload for each in production.journal]
         values += [each.payload for each in production.checkpoints]
         self.largest = max([self.largest, *map(len, values)])
-        return super().commit(production)
+        return super().submit(production, ready)
 
 
 class Grown(df.DoFn):

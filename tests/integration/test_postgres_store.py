@@ -192,15 +192,61 @@ def test_interrupted_commit_sends_no_more(
     store = connect()
     bundle = owned(store)
 
-    def interrupt(pipeline: StatementPipeline, statements: object) -> str:
+    def interrupt(pipeline: StatementPipeline, statements: object) -> Callable[[], str]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(StatementPipeline, "run", interrupt)
+        patch.setattr(StatementPipeline, "begin", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.commit(bundle(1))
 
     assert store.commit(bundle(1)) == Committed()
+
+
+def test_a_commit_is_under_way_until_the_server_has_done_it(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    store = connect(lock_timeout_ms=LONG_MS)
+    bundle = owned(store)
+    with admin.transaction():
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        under_way = store.submit(bundle(1))
+        assert not under_way.is_answered
+    until(lambda: under_way.is_answered)
+
+    assert under_way.outcome() == Committed()
+    assert store.submit(bundle(2)).outcome() == Committed()
+
+
+def test_session_ended_while_a_commit_is_under_way(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    """Whatever else is asked of the store meanwhile is asked on another connection, and does not hide the loss."""
+    store = connect(lock_timeout_ms=LONG_MS)
+    bundle = owned(store)
+    ended = store.connect().info.backend_pid
+    with admin.transaction():
+        admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+        under_way = store.submit(bundle(1))
+        admin.execute("SELECT pg_terminate_backend(%s, 60000)", [ended])
+    assert store.statistics(JOB)["cells"] == 0
+
+    assert isinstance(under_way.outcome(), Indeterminate)
+    assert isinstance(store.resolve(bundle(1)), Fenced)
+
+
+def test_a_commit_under_way_that_gives_way_to_a_lock_is_repeated(
+    connect: Connect, admin: psycopg.Connection[Any]
+) -> None:
+    store = connect(lock_timeout_ms=100, waits=lambda _: admin.rollback())
+    bundle = owned(store)
+    admin.execute("BEGIN")
+    admin.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
+    under_way = store.submit(bundle(1))
+    until(lambda: under_way.is_answered)
+
+    assert store.read_table(SCORES) == [("v", 1)]
+    assert under_way.outcome() == Committed()
 
 
 def test_small_commit_is_one_write(connect: Connect, proxy: PostgresProxy) -> None:
@@ -434,7 +480,10 @@ def test_large_commit(connect: Connect) -> None:
 def test_a_connection_that_has_sent_very_much_makes_room_for_another(
     connect: Connect, admin: psycopg.Connection[Any]
 ) -> None:
-    """Its buffer would stay as large as its largest commit; all that comes after goes by the other one."""
+    """Its buffer would stay as large as its largest commit; all that comes after goes by the other one.
+
+    That is so also where what comes after writes to a table for the first time, whose name a connection quotes.
+    """
 
     def sessions() -> set[int]:
         found = admin.execute("""
@@ -447,11 +496,11 @@ def test_a_connection_that_has_sent_very_much_makes_room_for_another(
     bundle = owned(store)
     before = sessions()
     small = [CellWrite("count", 1, b"key", b"x")]
-    assert store.commit(bundle(1, cells=small)) == Committed()
+    assert store.commit(bundle(1, cells=small, tables=())) == Committed()
     assert sessions() == before
     cells = [CellWrite("count", n, b"key %d" % n, b"x" * (1 << 20)) for n in range(33)]
     assert 33 << 20 > session.BUFFER_BYTES_MAX
-    assert store.commit(bundle(2, cells=cells)) == Committed()
+    assert store.commit(bundle(2, cells=cells, tables=())) == Committed()
     assert store.commit(bundle(3, cells=small)) == Committed()
     until(lambda: len(sessions()) == len(before))
     assert sessions() != before

@@ -22,7 +22,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed
 from runners.millwheel.worker.dedup.seen_ids import COLLECT_PARTS
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.productions import note_committed, production_of
+from runners.millwheel.worker.productions import note_durable, note_submitted, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.worker_step import WorkerStep, merged
@@ -113,7 +113,8 @@ class Split:
         if self._waiting:
             step = merged(self._waiting)
             assert self.store.commit(production_of(JOB, step)) == Committed()
-            note_committed(step)
+            note_submitted(step)
+            note_durable(step)
             self._waiting.clear()
 
     @property

@@ -25,7 +25,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.grouping_computation import GroupingComputation
-from runners.millwheel.worker.productions import note_committed, production_of
+from runners.millwheel.worker.productions import note_durable, note_submitted, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_step import WorkerStep
@@ -139,7 +139,8 @@ class Job:
             reported_us = dict(self._reported_us)
             self.made += [(each, reported_us) for each in sealed.checkpoints]
             assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
-            note_committed(sealed)
+            note_submitted(sealed)
+            note_durable(sealed)
 
 
 def holds(owner: GroupingComputation) -> Holds:

@@ -27,7 +27,7 @@ from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.productions import note_committed, production_of
+from runners.millwheel.worker.productions import note_durable, note_submitted, production_of
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.scripted_source import ScriptedSource
@@ -131,7 +131,8 @@ class Owners:
         if step is not None:
             sealed = step.sealed()
             assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
-            note_committed(sealed)
+            note_submitted(sealed)
+            note_durable(sealed)
 
 
 @given(

@@ -131,7 +131,7 @@ def commit_beside_the_one_way(source: Source) -> Iterator[Complaint]:
     for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             of, verb = ast.unparse(node.func.value).rpartition(".")[2], node.func.attr
-            if verb in ("commit", "resolve") and of.strip("_").endswith("store"):
+            if verb in ("commit", "submit", "resolve") and of.strip("_").endswith("store"):
                 yield node.lineno, f"calls {of}.{verb}"
 
 

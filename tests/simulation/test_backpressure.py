@@ -12,6 +12,7 @@ from runners.millwheel.worker import reading_pace
 from runners.millwheel.worker.worker import Worker
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import cluster as cluster_module
+from runners.testing.simulator.process import WorkerProcess
 from tests.effort import lengthy
 from tests.simulation.test_worker_crashes import SLOTS, Cluster
 
@@ -47,18 +48,23 @@ class WatchedCluster(Cluster):
 
     def start_worker(self, slot: int) -> Any:
         worker: Any = super().start_worker(slot)
-        return Watched(worker, self, self.slowness if slot == self.slow_slot else 0.0)
+        return Watched(worker, self)
+
+    def _step(self, process: WorkerProcess) -> None:
+        if process.slot == self.slow_slot and self.random.random() < self.slowness:
+            # It takes its time, which is none that it has worked.
+            self._lull = 0
+            return
+        super()._step(process)
 
 
 class Watched:
-    """A worker that takes its time."""
+    """A worker that is looked at between its steps."""
 
-    def __init__(self, worker: Worker, cluster: WatchedCluster, slowness: float) -> None:
-        self.worker, self.cluster, self.slowness = worker, cluster, slowness
+    def __init__(self, worker: Worker, cluster: WatchedCluster) -> None:
+        self.worker, self.cluster = worker, cluster
 
     def step(self) -> bool:
-        if self.cluster.random.random() < self.slowness:
-            return True
         worked = self.worker.step()
         sent = [owned.outbox.open_bytes for owned in self.worker._ranges.values()]
         self.cluster.most_bytes = max(self.cluster.most_bytes, *sent, 0)

@@ -1,6 +1,6 @@
 """The simulator is tested: a core broken on purpose must fail, within some dozen seeds, and name one of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -14,7 +14,7 @@ from runners.core.open_windows.buffered import Buffered
 from runners.core.open_windows.stream_cells import StreamCells
 from runners.core.partials import merging as partial_merging
 from runners.core.partials import row_folding, stateful_inputs, values_by_key
-from runners.errors import JobFailedError
+from runners.errors import JobFailedError, WorkerStoppedError
 from runners.millwheel.control.shapes import Shapes
 from runners.millwheel.master.assignment import Assignment, BySlot
 from runners.millwheel.master.master import Master
@@ -23,20 +23,31 @@ from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
 from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.guarantees import Guarantees
-from runners.millwheel.model.ids import Fence, RangeId
+from runners.millwheel.model.ids import Channel, Fence, RangeId
 from runners.millwheel.model.production import Production
-from runners.millwheel.store.commit_or_resolve import CommitResult
+from runners.millwheel.store import commit_or_resolve
+from runners.millwheel.store.commit_or_resolve import CommitResult, SubmittedCommit
 from runners.millwheel.store.memory import store as memory
 from runners.millwheel.store.memory.job import StoredJob, read_range
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Indeterminate, TakenRange
-from runners.millwheel.wire.messages import Deliver, EndHandover, Revoke
-from runners.millwheel.worker import committer, window_steps
+from runners.millwheel.wire.messages import (
+    Acknowledge,
+    Deliver,
+    EndHandover,
+    Report,
+    Revoke,
+    decode,
+)
+from runners.millwheel.worker import committer, owned_computation, productions, window_steps
+from runners.millwheel.worker import worker as worker_module
 from runners.millwheel.worker.committer import Committer
+from runners.millwheel.worker.confirmed_reads import ConfirmedReads
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.outbox import Outbox
+from runners.millwheel.worker.outgoing import Outgoing
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.source_computation import SourceComputation
@@ -71,12 +82,14 @@ def skip_the_token(patch: Patch) -> None:
 def send_again_what_was_not_answered(patch: Patch) -> None:
     """A commit that has landed is refused by its own fence, and taken to have failed."""
 
-    def sent_again(store: Any, production: Production) -> CommitResult:
-        answer = store.commit(production)
-        is_lost = isinstance(answer, Indeterminate)
-        return CommitResult(store.commit(production) if is_lost else answer, answer)
+    class SentAgain(SubmittedCommit):
+        def result(self) -> CommitResult:
+            answer = self.under_way.outcome()
+            is_lost = isinstance(answer, Indeterminate)
+            again: Any = self.store
+            return CommitResult(again.commit(self.production) if is_lost else answer, answer)
 
-    patch.setattr(committer, "commit_or_resolve", sent_again)
+    patch.setattr(commit_or_resolve, "SubmittedCommit", SentAgain)
 
 
 def token_per_owner(patch: Patch) -> None:
@@ -201,6 +214,92 @@ def commit_a_round_behind(patch: Patch) -> None:
             return work(worker)
 
     patch.setattr(Worker, "_work", broken)
+
+
+def let_pass(patch: Patch, *kinds: type) -> None:
+    """Messages of these kinds leave the worker as soon as their commit is sent."""
+    send = Outgoing.send
+
+    def broken(outgoing: Outgoing, address: str, message: bytes) -> None:
+        if isinstance(decode(message), kinds):
+            outgoing.send_at_once(address, message)
+        else:
+            send(outgoing, address, message)
+
+    patch.setattr(Outgoing, "send", broken)
+
+
+def send_while_the_commit_is_under_way(patch: Patch) -> None:
+    """A receiver has what may never be durable at its sender."""
+    let_pass(patch, Deliver)
+
+
+def acknowledge_while_the_commit_is_under_way(patch: Patch) -> None:
+    """A sender deletes what its receiver may have to be sent again."""
+    submit = Committer._submit
+
+    def broken(committer: Committer, step: WorkerStep, channels: Collection[Channel] = ()) -> None:
+        submit(committer, step, channels)
+        committer._courier.acknowledge(channels)
+
+    patch.setattr(Committer, "_submit", broken)
+    let_pass(patch, Acknowledge)
+
+
+def acknowledge_again_while_the_commit_is_under_way(patch: Patch) -> None:
+    """A sender deletes it although it has sent it a second time: what is taken in twice is acknowledged twice."""
+    let_pass(patch, Acknowledge)
+
+
+def report_while_the_commit_is_under_way(patch: Patch) -> None:
+    """Event time goes on by what may never be durable."""
+    let_pass(patch, Report)
+
+
+def send_the_next_commit_behind_the_one_under_way(patch: Patch) -> None:
+    """The fence would refuse it if the one ahead has failed; if its answer was lost nobody knows what is refused."""
+
+    def submit(store: Any, production: Production, ready: object) -> SubmittedCommit:
+        del ready
+        return SubmittedCommit(store, production, store.submit(production))
+
+    patch.setattr(committer, "submit_or_resolve", submit)
+
+
+def notify_of_what_is_under_way(patch: Patch) -> None:
+    """A reader acknowledges to its system what may never be durable."""
+    submitted = productions.note_submitted
+
+    def broken(step: WorkerStep) -> None:
+        submitted(step)
+        for act in step.when_committed:
+            act()
+
+    patch.setattr(committer, "note_submitted", broken)
+
+
+def read_what_is_under_way(patch: Patch) -> None:
+    """A worker reads what has gone from its memory before it knows what its last commit has made of it."""
+    build = owned_computation.build_computations
+
+    def broken(job: str, plan: Any, router: Any, reads: ConfirmedReads, options: Any) -> Any:
+        return build(job, plan, router, reads._store, options)
+
+    patch.setattr(worker_module, "build_computations", broken)
+
+
+def go_on_whatever_became_of_the_commit(patch: Patch) -> None:
+    """A worker takes a commit to have happened whose answer was lost."""
+    confirm = Committer.confirm
+
+    def broken(committer: Committer) -> None:
+        try:
+            confirm(committer)
+        except WorkerStoppedError:
+            committer._under_way = None
+            committer._outgoing.release()
+
+    patch.setattr(Committer, "confirm", broken)
 
 
 def delete_what_is_on_its_way(patch: Patch) -> None:
@@ -473,6 +572,10 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         "faults": {Fault.MERGE: 0.1, Fault.SPLIT: 0.1, Fault.MOVE: 0.2},
         "seeds": known_first(223, SEEDS_MAX),
     },
+    acknowledge_again_while_the_commit_is_under_way: {
+        "faults": {Fault.DUPLICATE: 0.5, Fault.CRASH: 0.1},
+        "seeds": known_first(135, SEEDS_MAX),
+    },
     send_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
     scan_before_moving_the_token: {
         "faults": {Fault.PAUSE: 0.02, Fault.ZOMBIE: 0.05, Fault.MOVE: 0.1}
@@ -512,6 +615,14 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (acknowledge_before_the_commit, "sums", "I8"),
         (believe_who_is_gone, dense.silent, "I5"),
         (commit_a_round_behind, dense.chain, "I"),
+        (send_while_the_commit_is_under_way, "sums", "I9"),
+        (acknowledge_while_the_commit_is_under_way, "sums", "I8"),
+        (acknowledge_again_while_the_commit_is_under_way, "sums", "I8"),
+        (report_while_the_commit_is_under_way, dense.chain, "I"),
+        (send_the_next_commit_behind_the_one_under_way, "sums", "I6"),
+        (notify_of_what_is_under_way, "sums", "I"),
+        (go_on_whatever_became_of_the_commit, "sums", "I"),
+        (read_what_is_under_way, "sums", "I6"),
         (delete_what_is_on_its_way, "sums", "I8"),
         (drop_a_timer_on_takeover, "stateful", "I"),
         (end_while_a_range_is_on_its_way, "chain", "I10"),

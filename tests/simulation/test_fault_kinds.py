@@ -21,13 +21,11 @@ from runners.millwheel.store.port import CommitOutcome, Committed, Indeterminate
 from runners.millwheel.wire.messages import Assign, Register
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.productions import note_committed
 from runners.millwheel.worker.silence import MASTER_SILENCE_MS
 from runners.millwheel.worker.sizes import VALUE_BYTES_MAX, Pieces
 from runners.millwheel.worker.state.entry_pieces import EntryPieces
 from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker import Worker
-from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, dice, simulate
 from runners.testing.simulator.simulation import BuildLike
 from runners.testing.simulator.store import SharedStore, SimulatedStore
@@ -113,17 +111,18 @@ def take_over_without_waiting(patch: Patch) -> None:
 
 def go_on_after_a_refusal(patch: Patch) -> None:
     """A commit that the store has refused, and can be reached, and is the same as ever, is taken for done."""
-    make_durable = Committer._make_durable
+    confirm = Committer.confirm
 
-    def broken(committer: Committer, step: WorkerStep) -> None:
+    def broken(committer: Committer) -> None:
         try:
-            make_durable(committer, step)
+            confirm(committer)
         except (StoreUnreachableError, StoreRestartedError):
             raise
         except StoreError:
-            note_committed(step)
+            committer._under_way = None
+            committer._outgoing.release()
 
-    patch.setattr(Committer, "_make_durable", broken)
+    patch.setattr(Committer, "confirm", broken)
 
 
 def take_a_lock_that_is_gone_for_a_commit(patch: Patch) -> None:

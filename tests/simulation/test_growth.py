@@ -28,6 +28,7 @@ Patch = pytest.MonkeyPatch
 
 #: Of virtual time: of the short run, and how much longer the long one is.
 MINUTES, LONGER = 3, 4
+SEEDS = range(1, 4)
 #: By how much more there may be by chance.
 SLACK = 25
 FAULTS = frozenset({Fault.CRASH, Fault.MOVE, Fault.DRIVER_CRASH})
@@ -172,4 +173,10 @@ def test_what_is_not_pruned_is_found(unpruned: dict[str, str], monkeypatch: Patc
     for verb in unpruned:
         monkeypatch.setattr(memory, verb, lambda *_: 0)
 
-    assert {*unpruned.values()} <= {*growing(1)}
+    missing = {*unpruned.values()}
+    # How often ranges change their owners is chance: in one run there may be hardly more than twice as much.
+    for seed in SEEDS:
+        missing -= growing(seed).keys()
+        if not missing:
+            return
+    raise AssertionError(f"of {missing} there is no more with any seed of {SEEDS}")

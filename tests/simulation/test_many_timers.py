@@ -2,7 +2,6 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import dataflow as df
 from runners.core.ground.cells import Effects
 from runners.core.open_windows.buffered import Buffered
+from runners.millwheel.model.production import Production
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.step_limits import STEP_LIMITS, StepLimits
 from runners.millwheel.worker.worker import Worker
@@ -17,7 +17,6 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import Fault, SimulatedCluster, SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
-from runners.testing.simulator.process import Steps
 from tests.effort import by_profile
 
 pytestmark = pytest.mark.slow
@@ -64,27 +63,14 @@ def test_simulator_rejects_deliveries_between_timers(monkeypatch: pytest.MonkeyP
 
 
 class WatchedCluster(SimulatedCluster):
-    """Notes how many rows each step of a worker has written."""
+    """Notes how many rows each commit has written."""
 
     most_rows = 0
 
-    def start_worker(self, slot: int) -> Steps:
-        return Watched(super().start_worker(slot), self)
-
-
-class Watched:
-    """A worker whose rows are counted."""
-
-    def __init__(self, worker: Any, cluster: WatchedCluster) -> None:
-        self.worker, self.cluster = worker, cluster
-
-    def step(self) -> bool:
-        (table,) = self.cluster.plan.graph.tables()
-        before = len(self.cluster.store.read_table(table))
-        worked: bool = self.worker.step()
-        rows = len(self.cluster.store.read_table(table)) - before
-        self.cluster.most_rows = max(self.cluster.most_rows, rows)
-        return worked
+    def _note_committed(self, production: Production) -> None:
+        super()._note_committed(production)
+        rows = sum(len(write.inserts) for write in production.tables)
+        self.most_rows = max(self.most_rows, rows)
 
 
 CRASHES = {Fault.CRASH: 0.05, Fault.MOVE: 0.2}

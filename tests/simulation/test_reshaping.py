@@ -36,9 +36,12 @@ from runners.testing.simulator.network import Link, VirtualNetwork
 from runners.testing.simulator.store import SimulatedStore
 from tests.effort import costly
 from tests.simulation.test_worker_crashes import MINUTES_IN_CELLS, build_counts, scripted
+from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.window import Window
 
 pytestmark = pytest.mark.slow
 
+MINUTE_US = 60_000_000
 FIRST, SECOND, THIRD, BORN = (RangeId("count", index) for index in range(4))
 KEYS = even_ranges(3)
 MERGED = {FIRST: KeyRange(0, KEYS[1].high), SECOND: None}
@@ -170,16 +173,12 @@ def compaction(fences: list[Fence], taken: Mapping[RangeId, TakenRange]) -> Prod
     return Production(job=JOB, fences=fences, cells=cells, timers=timers, compacted=compacted)
 
 
-def started(seed: int) -> SimulatedCluster:
-    """A calm cluster in the middle of its input, with all ranges where they belong."""
+def calm(seed: int, options: WorkerOptions = WorkerOptions()) -> SimulatedCluster:  # noqa: B008 - a value
+    """A cluster in which nothing fails, before its input."""
     pipeline = df.Pipeline(DirectRunner())
     source = scripted([[(n, 7 * n), (n + 1, 7 * n)] for n in range(30)], 0)
     build_counts(pipeline, source, MINUTES_IN_CELLS)
-    cluster = SimulatedCluster(pipeline.graph(), seed, faults=NO_FAULTS)
-    cluster.run_until(
-        lambda: cluster.master.is_at_rest and cluster.master.statistics().records_read > 10
-    )
-    return cluster
+    return SimulatedCluster(pipeline.graph(), seed, faults=NO_FAULTS, options=options)
 
 
 def ended(cluster: SimulatedCluster) -> None:
@@ -190,7 +189,10 @@ def ended(cluster: SimulatedCluster) -> None:
 
 def retire_a_range_unasked(seed: int) -> None:
     """Its owner dies when it has committed that a merged range is at its end, and before it can report it."""
-    cluster = started(seed)
+    cluster = calm(seed)
+    cluster.run_until(
+        lambda: cluster.master.is_at_rest and cluster.master.statistics().records_read > 10
+    )
     lost: list[str] = []
     put = VirtualNetwork.put
 
@@ -209,37 +211,64 @@ def retire_a_range_unasked(seed: int) -> None:
 
 
 def come_back_with_what_is_somebody_elses(seed: int) -> None:
-    """An owner sleeps while its range goes to another, and on; then it has one that is in a handover with it by now."""
-    cluster = started(seed)
+    """An owner sleeps while its range goes to another, and on; then it has one that is in a handover with it by now.
+
+    It sleeps with a part of a minute in memory, and wakes when all of that has fired elsewhere.  If it had all of it,
+    what it emits again would be the same; so the input is slow, and how much it has does not depend on how far what
+    is known of the job is behind its readers.
+    """
+    cluster = calm(seed, WorkerOptions(records_per_second=4, state_cache_bytes=1 << 20))
+    cluster.run_until(lambda: cluster.master.is_at_rest and has_counted(cluster))
     # Where no other range of the grouping is: one that had been lost too would stop the sleeper.
     slot = cluster.master.ranges[SECOND]
     sleeper = cluster.workers[slot]
     assert sleeper is not None
     assert sleeper.worker is not None
+    # With a commit under way it would stop as soon as it wakes: that is refused, or answered as of an earlier owner.
+    sleeper.worker._committer.confirm()
     sleeper.is_paused, cluster.workers[slot] = True, None
-    read = cluster.master.statistics().records_read
     cluster.run_until(
         lambda: (
             cluster.master.is_at_rest
             and cluster.workers[slot] is not None
-            and cluster.master.statistics().records_read > read + 10
+            and fired_until_us(cluster) >= MINUTE_US
         )
     )
-    if not cluster.master.is_done:
-        both = KeyRange(0, KEYS[1].high)
-        reshaped_by_an_owner(cluster, {SECOND: both, FIRST: None}, SECOND)
-        sleeper.is_paused = False
-        sleeper.worker._acquire([FIRST])
-        with suppress(StoreError, WorkerStoppedError):
-            # Before it commits anything else, and is refused: what it had beside it is not its own any more.
-            fire_what_is_due(sleeper.worker)
+    assert not cluster.master.is_done, f"seed={seed}"
+    both = KeyRange(0, KEYS[1].high)
+    reshaped_by_an_owner(cluster, {SECOND: both, FIRST: None}, SECOND)
+    sleeper.is_paused = False
+    sleeper.worker._acquire([FIRST])
+    with suppress(StoreError, WorkerStoppedError):
+        # Before it commits anything else, and is refused: what it had beside it is not its own any more.
+        fire_what_is_due(sleeper.worker)
     ended(cluster)
+
+
+def has_counted(cluster: SimulatedCluster) -> bool:
+    """Whether the owner of the second range has a part of the first minute in memory."""
+    owner = cluster.workers[cluster.master.ranges[SECOND]]
+    if owner is None or owner.worker is None:
+        return False
+    computation = owner.worker._computations[SECOND.computation]
+    assert isinstance(computation, GroupingComputation)
+    windows = {window for _, window, *_ in computation.state.windows.cell_ids()}
+    return windows == {Window(0, MINUTE_US)}
+
+
+def fired_until_us(cluster: SimulatedCluster) -> int:
+    """The event time until which the second range has fired, by what is durable."""
+    job = cluster.store.read_job(JOB)
+    assert job is not None
+    watermark_us = job.ranges[SECOND].watermark_us
+    return MIN_TIMESTAMP_US if watermark_us is None else watermark_us
 
 
 def fire_what_is_due(worker: Worker) -> None:
     for name, computation in worker._computations.items():
         while isinstance(computation, GroupingComputation) and worker._advance(name, computation):
             worker._committer.commit_round()
+    worker._committer.confirm()
 
 
 @pytest.mark.parametrize("story", [retire_a_range_unasked, come_back_with_what_is_somebody_elses])
@@ -346,8 +375,10 @@ def test_a_core_that_does_not_know_better_is_found(
     story: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Each time: a story that finds it by chance finds it no more when something else takes another turn."""
     mutation(monkeypatch)
-    assert any(fails(story, seed) for seed in range(20))
+    for seed in range(3):
+        assert fails(story, seed), f"seed={seed}"
 
 
 def fails(story: Callable[[int], None], seed: int) -> bool:

@@ -21,7 +21,7 @@ OVERDUE_MAX = 1_000
 
 
 class Latencies:
-    """How long things of one kind took: the commits of a worker, or the moves of a job.
+    """How long things of one kind took: the commits of a worker, with what it did meanwhile, or the moves of a job.
 
     Attributes:
         counts: by `COMMIT_BOUNDS_US`, and of those above all.

@@ -69,6 +69,35 @@ class Indeterminate:
 
 
 CommitOutcome = Committed | Fenced | Indeterminate
+
+
+class UnderWay(Protocol):
+    """A commit that was sent, and may still be under way."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether `outcome` has hardly anything to wait for; asks nobody, and may be False although it is so."""
+
+    def outcome(self) -> CommitOutcome:
+        """Wait for the outcome; returns and raises what `Store.commit` does, each time that it is called."""
+
+
+@attrs.frozen
+class Answered:
+    """A commit that is not under way any more.
+
+    Attributes:
+        known: its outcome.
+    """
+
+    known: CommitOutcome
+    is_answered: bool = attrs.field(default=True, init=False)
+
+    def outcome(self) -> CommitOutcome:
+        """What became of it."""
+        return self.known
+
+
 #: What a job keeps for people: records that came too late, and records that user code could not take.
 KeptKind = Literal["late", "dead"]
 #: What `Store.purge` deletes.
@@ -817,6 +846,20 @@ class Store(OutboxStore, Protocol):
 
         Raises:
             StoreError: no worker can commit it as it is; nothing of it was committed.
+        """
+
+    def submit(self, production: Production, ready: Callable[[], None] = lambda: None) -> UnderWay:
+        """Send a production to be committed, and return while that is under way.
+
+        Commits that one process submits take effect in their order, and whatever it asks the store for afterwards is
+        answered as of after them.
+
+        Args:
+            production: as for `commit`.
+            ready: called when all is packed, before anything is sent; what it raises is raised, and nothing is sent.
+
+        Raises:
+            StoreError: as `commit`.
         """
 
     def resolve(self, production: Production) -> CommitOutcome:

@@ -95,22 +95,30 @@ class Caution:
         #: How long the worker has been in steps of each computation, in microseconds.
         self.spent_us: Counter[str] = Counter()
         self._suspects: list[StepInput] = []
-        #: On which user code has run since the last commit.
+        #: On which user code has run since the last commit was sent, and what of it is in that commit.
         self._uncommitted: list[StepInput] = []
+        self._under_way: list[StepInput] = []
 
     @property
     def is_suspicious(self) -> bool:
         """Whether input has ended a process, and has not been done since."""
         return bool(self._suspects)
 
-    def committed(self) -> None:
-        """Note that all that user code has done is durable."""
-        self._uncommitted.clear()
+    def submitted(self) -> None:
+        """Note that all that user code has done is in the commit that was sent last."""
+        self._under_way, self._uncommitted = self._uncommitted, []
+
+    def confirmed(self) -> None:
+        """Note that the commit that was sent last is durable."""
+        self._under_way = []
 
     def refused(self) -> None:
-        """Report that the process ends because of all that user code has done since the last commit, if that is any."""
-        if self._uncommitted:
-            self._watch.begin(self._uncommitted)
+        """Report that the process ends because of what user code has done for a commit, if that is any.
+
+        Of two the first: the other one has not been sent.
+        """
+        if inputs := self._under_way or self._uncommitted:
+            self._watch.begin(inputs)
 
     def suspect(self, inputs: Collection[StepInput]) -> None:
         """Note input that has ended a process."""

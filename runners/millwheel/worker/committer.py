@@ -5,6 +5,9 @@ contains their productions.  After the commit these are sent, and the deliveries
 What goes to a range of the same worker is handed on within the round; if it is taken in there, then by the same commit,
 and it is never kept for itself (ADR 0054).
 
+The commit of a round is *under way* while the next round is computed: memory is one commit ahead of what is known to be
+durable, and whatever is sent meanwhile is kept back (ADR 0084).  It is *confirmed* before the next one is sent.
+
 **Weak productions**, for code that may run twice: they are sent at once, and the commit does not contain them.  The
 commit waits until the receivers have acknowledged them; steps that wait are committed together.  A production that is
 not acknowledged within a second is committed with the step after all, so that a slow receiver does not hold up the
@@ -14,31 +17,57 @@ done again, so receivers may get their productions twice.
 **Invariants**
 
 * A delivery is acknowledged when its effects are durable, weak or not; so nothing is ever lost.
-* Between two rounds everything strong that was done is durable.
+* Between two rounds everything strong that was done is durable or under way, in one commit; nothing that relies on that
+  has left the worker, or has reached a reader or a count.
+* No commit is sent before the one ahead of it is known to have happened.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import attrs
 
 from dataflow.metric_updates import take_updates, uncount
 from runners.core.ground.clock import Clock
-from runners.errors import WorkerStoppedError
+from runners.errors import StoreError, WorkerStoppedError
 from runners.millwheel.model.accounts import Latencies
 from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.model.production import Checkpoint
-from runners.millwheel.store.commit_or_resolve import CommitResult, commit_or_resolve
+from runners.millwheel.store.commit_or_resolve import (
+    CommitResult,
+    SubmittedCommit,
+    submit_or_resolve,
+)
 from runners.millwheel.store.port import Committed, Fenced, Store
 from runners.millwheel.worker.courier import Courier
-from runners.millwheel.worker.productions import note_committed, production_of, take_in_own
+from runners.millwheel.worker.outgoing import Outgoing
+from runners.millwheel.worker.productions import (
+    note_durable,
+    note_submitted,
+    production_of,
+    take_in_own,
+)
 from runners.millwheel.worker.step_limits import STEP_LIMITS
 from runners.millwheel.worker.tracing import BundleTracer
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 
 #: Weak productions that are not acknowledged after this long are checkpointed.
 STRAGGLER_MS = 1_000
+
+
+@attrs.frozen
+class _UnderWay:
+    """A commit that was sent: what is durable with it, what that acknowledges, and since when it is under way.
+
+    Attributes:
+        since_us: in microseconds since 1970.
+    """
+
+    commit: SubmittedCommit
+    step: WorkerStep
+    channels: Collection[Channel]
+    since_us: int
 
 
 @attrs.define
@@ -73,10 +102,12 @@ class Committer:
         worker: its name, for errors.
         store: commits productions.
         courier: sends deliveries and acknowledgements.
+        outgoing: what the worker sends by; keeps back while a commit is under way.
         clock: for stragglers.
         guarantees: of computations that do not have both.
         round_bytes_max: more than that is committed before the end of the round, in bytes.
-        commits: called with the time in microseconds when a commit is sent, and with 0 when its outcome is known.
+        commits: called when a commit is waited for, with the time in microseconds when it was sent, and with 0 when its
+            outcome is known.
         tracing: of the worker; None: nothing is traced.
     """
 
@@ -86,6 +117,7 @@ class Committer:
         worker: str,
         store: Store,
         courier: Courier,
+        outgoing: Outgoing,
         clock: Clock,
         guarantees: Mapping[str, Guarantees],
         round_bytes_max: int = STEP_LIMITS.nbytes,
@@ -94,7 +126,7 @@ class Committer:
     ) -> None:
         self._tracing = tracing or BundleTracer(None, clock)
         self._job, self._worker, self._store = job, worker, store
-        self._courier, self._clock = courier, clock
+        self._courier, self._outgoing, self._clock = courier, outgoing, clock
         self._round_bytes_max, self._commits = round_bytes_max, commits
         self._restricted = {name for name, each in guarantees.items() if each != BOTH}
         self._weak = {name for name, each in guarantees.items() if not each.strong_productions}
@@ -107,8 +139,13 @@ class Committer:
         self.counts: Counter[str] = Counter()
         #: How long it has waited for the store, in milliseconds.
         self.waited_ms = 0
-        #: The same, by commit.
+        #: How long each commit took.
         self.latencies = Latencies()
+        #: The commit that is under way, and whether a watermark is all that it has.
+        self._under_way: _UnderWay | None = None
+        self._is_empty = False
+        #: Called when a commit that was under way is durable.
+        self.when_confirmed: Callable[[], None] = lambda: None
 
     def commit(self, step: WorkerStep | None, taken_in: Iterable[Channel] = ()) -> None:
         """Commit a step, at the end of the round at the latest, and acknowledge the deliveries that it took in then.
@@ -139,29 +176,70 @@ class Committer:
     def commit_at_once(self, step: WorkerStep) -> None:
         """Commit a step that sends nothing, also where productions are weak.  Raises as `commit` does."""
         self.commit_round()
-        self._make_durable(self._sealed(step))
+        self._submit(self._sealed(step))
+        self.confirm()
 
     def _sealed(self, step: WorkerStep) -> WorkerStep:
         """The step with how far its ranges have come, and with what user code has counted since the step before."""
         return attrs.evolve(step.sealed(), metrics=take_updates(self._clock.now_us()))
 
     def commit_round(self) -> None:
-        """Commit the steps of this round.  Raises as `commit` does."""
+        """Send the commit of this round's steps, when the one before is durable.  Raises as `commit` does."""
         steps, channels = self._round.steps, self._round.channels
         if not steps:
             return
-        self._round, self._round_bytes = _Waiting(), 0
+        is_empty, self._round, self._round_bytes = not self._round_bytes, _Waiting(), 0
         step = merged(steps)
         take_in_own(step)
-        self._make_durable(step)
+        self._submit(step, channels)
+        self._is_empty = is_empty
         self._send(step.unacknowledged)
-        self._acknowledge(step, channels)
+        if step.is_alone:
+            self.confirm()
 
-    def _acknowledge(self, step: WorkerStep, channels: Iterable[Channel]) -> None:
+    def confirm(self) -> None:
+        """Wait until all that was sent to be committed is durable, and let go what was kept back for it.
+
+        Raises as `commit` does, and again each time, since what is in memory relies on it.
+        """
+        if self._under_way is None:
+            return
+        under_way, began_ms = self._under_way, self._clock.monotonic_ms()
+        step, commit = under_way.step, under_way.commit
+        self._commits(under_way.since_us)
+        result = commit.result()
+        self._commits(0)
+        self.waited_ms += self._clock.monotonic_ms() - began_ms
+        if step.traces:
+            self._tracing.committed(step, commit.production, under_way.since_us, result)
+        if not isinstance(result.outcome, Committed):
+            raise self._stopped(result)
+        self._under_way = None
+        self.latencies.note(under_way.since_us, self._clock.now_us())
+        note_durable(step)
+        self.counts["late"] += sum(late.count for late in step.late)
+        self.counts["dead"] += len(step.dead)
+        self.when_confirmed()
+        self._outgoing.release()
         began_us = self._clock.now_us() if step.traces else 0
-        self._courier.acknowledge(channels)
+        self._courier.acknowledge(under_way.channels)
         if step.traces:
             self._tracing.has_acknowledged(step, began_us)
+
+    def confirm_if_answered(self) -> None:
+        """Confirm without waiting, if that can be done.  Raises as `commit` does."""
+        if self._under_way is not None and self._under_way.commit.is_answered:
+            self.confirm()
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether no commit is under way."""
+        return self._under_way is None
+
+    @property
+    def is_worth_waiting_for(self) -> bool:
+        """Whether a watermark is all that is under way: a round beside it would have a commit for as little."""
+        return self._is_empty and not self.is_confirmed
 
     def _add_to_round(self, step: WorkerStep, taken_in: Iterable[Channel]) -> None:
         if step.is_alone:
@@ -190,6 +268,7 @@ class Committer:
         for waiting in (self._closed.pop(computation, None), self._open.pop(computation, None)):
             if waiting is not None:
                 self._finish(waiting)
+        self.confirm()
 
     def is_behind(self, computation: str) -> bool:
         """Whether steps of a computation wait to be committed."""
@@ -198,7 +277,7 @@ class Committer:
     @property
     def is_idle(self) -> bool:
         """Whether everything is durable."""
-        return not self._closed and not self._open and not self._round.steps
+        return self.is_confirmed and not self._closed and not self._open and not self._round.steps
 
     def _resolve(self, name: str) -> bool:
         worked = False
@@ -220,24 +299,19 @@ class Committer:
         # What was acknowledged meanwhile need not become durable.
         stragglers = step.unacknowledged
         self.counts["stragglers"] += len(stragglers)
-        self._make_durable(attrs.evolve(step, checkpoints=stragglers))
-        self._acknowledge(step, waiting.channels)
+        self._submit(attrs.evolve(step, checkpoints=stragglers), waiting.channels)
+        self.confirm()
 
-    def _make_durable(self, step: WorkerStep) -> None:
-        production, began_ms = production_of(self._job, step), self._clock.monotonic_ms()
-        began_us = self._clock.now_us()
-        self._commits(began_us)
-        result = commit_or_resolve(self._store, production)
-        self._commits(0)
-        self.waited_ms += self._clock.monotonic_ms() - began_ms
-        self.latencies.note(began_us, self._clock.now_us())
-        if step.traces:
-            self._tracing.committed(step, production, began_us, result)
-        if not isinstance(result.outcome, Committed):
-            raise self._stopped(result)
-        note_committed(step)
-        self.counts["late"] += sum(late.count for late in production.late)
-        self.counts["dead"] += len(production.dead)
+    def _submit(self, step: WorkerStep, channels: Collection[Channel] = ()) -> None:
+        try:
+            commit = submit_or_resolve(self._store, production_of(self._job, step), self.confirm)
+        except StoreError:
+            # It cannot be sent as it is; what is blamed for that is not what the one ahead has done.
+            self.confirm()
+            raise
+        self._under_way = _UnderWay(commit, step, channels, self._clock.now_us())
+        self._outgoing.keep_back()
+        note_submitted(step)
 
     def _stopped(self, result: CommitResult) -> WorkerStoppedError:
         """The error that stops the worker: the final outcome of the commit, and the first one."""

@@ -13,7 +13,7 @@ from runners.millwheel.model.counts import CacheCounts, Counts, IdCounts
 from runners.millwheel.model.guarantees import BOTH
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.loads import RangeLoad
-from runners.millwheel.store.port import Store
+from runners.millwheel.worker.confirmed_reads import StateTable
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.router import Router
 from runners.millwheel.worker.source_computation import SourceComputation
@@ -26,7 +26,7 @@ def build_computations(
     job: str,
     plan: ExecutionPlan,
     router: Router,
-    store: Store,
+    store: StateTable,
     options: WorkerOptions,
 ) -> dict[str, Computation]:
     """A computation for each stage of the plan, owning nothing yet; the store is only read.

@@ -74,8 +74,11 @@ def take_in_own(step: WorkerStep) -> None:
         step.ranges[channel.sender].outbox.acknowledge(channel, sequence, receipt)
 
 
-def note_committed(step: WorkerStep) -> None:
-    """Note that the production of a step is durable: the next one on its ranges takes the next bundle number."""
+def note_submitted(step: WorkerStep) -> None:
+    """Note that the production of a step is on its way: the next one on its ranges takes the next bundle number.
+
+    From here on memory is as of that commit; if it does not happen, all of memory goes.
+    """
     for range_id, owned in step.ranges.items():
         owned.bundle += 1
         owned.signal_mark_committed = step.progress[range_id].signal_mark
@@ -83,5 +86,9 @@ def note_committed(step: WorkerStep) -> None:
         step.ranges[channel.receiver].delivered[channel] = sequence
     for checkpoint in step.checkpoints:
         step.ranges[checkpoint.channel.sender].outbox.keep(checkpoint)
+
+
+def note_durable(step: WorkerStep) -> None:
+    """Note that the production of a step that was submitted is durable."""
     for act in step.when_committed:
         act()

@@ -1,8 +1,8 @@
 """Worker: owns ranges, steps their computations, commits, and sends only after the commit.
 
 The imperative shell around the pure parts: `Worker.step` does one round of work, a step or two of each computation in
-one commit (ADR 0054), and never waits; its caller decides how to wait (`runners.streaming.worker_task` on a cluster, a
-loop in a test).
+one commit (ADR 0054), which is under way while the next round is computed (ADR 0084); it waits for nothing else.  Its
+caller decides how to wait for more to do (`runners.streaming.worker_task` on a cluster, a loop in a test).
 
 **Invariants**
 
@@ -67,8 +67,10 @@ from runners.millwheel.worker.caution import (
 )
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.compactor import Compactor
+from runners.millwheel.worker.confirmed_reads import ConfirmedReads
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.grouping_computation import GroupingComputation
+from runners.millwheel.worker.outgoing import Outgoing
 from runners.millwheel.worker.owned_computation import Computation, build_computations, counts_of
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import (
@@ -93,7 +95,8 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 #: Where other ranges have work, a range whose only work is to delete acknowledged productions waits so long.
 FLUSH_INTERVAL_MS = 1_000
 #: A round is long in which a worker is at work for so long, without the wait for its commit: it has much to do, since a
-#: round takes in whatever has come during the one before, and so grows with the load.
+#: round takes in whatever has come during the one before, and so grows with the load.  The commit of such a round is
+#: waited for: beside the round that is little, and what it sends and reports does not wait for another one like it.
 LONG_ROUND_MS = 10
 
 
@@ -137,24 +140,27 @@ class Worker:
         watch: Watch = UNWATCHED,
         spans: SpanMaker | None = None,
     ) -> None:
-        self._spec, self._store, self._transport, self._clock = spec, store, transport, clock
+        self._spec, self._store, self._clock = spec, store, clock
+        self._outgoing = Outgoing(transport)
         self._router = Router(plan, spec.options)
-        self._computations = build_computations(spec.job, plan, self._router, store, spec.options)
         self._ranges: dict[RangeId, OwnedRange] = {}
         self._pace = ReadingPace(spec.options, clock)
         self._tracing = BundleTracer(spans, clock)
-        self._courier = Courier(self._ranges, transport, clock, self._tracing)
+        self._courier = Courier(self._ranges, self._outgoing, clock, self._tracing)
         self._committer = Committer(
             spec.job,
             spec.worker,
             store,
             self._courier,
+            self._outgoing,
             clock,
             spec.options.guarantees,
             spec.options.steps.nbytes,
             watch.commits,
             self._tracing,
         )
+        reads = ConfirmedReads(store, self._committer.confirm)
+        self._computations = build_computations(spec.job, plan, self._router, reads, spec.options)
         self._reporter = Reporter(
             spec.slot,
             spec.worker,
@@ -170,6 +176,7 @@ class Worker:
         #: For how long it was at work and waited for something to do, and until when that is counted.
         self._busy_ms = self._idle_ms = 0
         self._counted_ms = clock.monotonic_ms()
+        self._committer.when_confirmed = self._caution.confirmed
         self._waits = LongWaits(
             clock,
             HELD_UP_REPORTED_AFTER_MS,
@@ -205,9 +212,7 @@ class Worker:
         for computation in self._computations.values():
             computation.setup()
         self._send_to_master(
-            Register(
-                slot=self._spec.slot, worker=self._spec.worker, address=self._transport.address
-            )
+            Register(slot=self._spec.slot, worker=self._spec.worker, address=self._outgoing.address)
         )
 
     def close(self) -> None:
@@ -222,14 +227,15 @@ class Worker:
             WorkerStoppedError: the worker lost its ranges, does not know its state any more, or receives nothing from
                 its master.
         """
-        arrived = self._transport.receive(wait_ms)
+        arrived = self._outgoing.receive(wait_ms)
         began_ms, committing_ms = self._clock.monotonic_ms(), self._committer.waited_ms
         self._idle_ms += began_ms - self._counted_ms
         try:
             with collecting():
-                worked = self._round(arrived)
+                worked = self._whole_round(arrived)
         except LostCommitsError as error:
             # The next worker would fail in the same way.
+            self._outgoing.drop()
             self._fail(error)
             return False
         except (WorkerStoppedError, StoreError):
@@ -255,6 +261,22 @@ class Worker:
             as_of_ms=self._sent_ms,
         )
         self._courier.resend_stale()
+        return worked
+
+    def _whole_round(self, arrived: Sequence[bytes]) -> bool:
+        began_ms, waited_ms = self._clock.monotonic_ms(), self._committer.waited_ms
+        try:
+            worked = self._round(arrived)
+        except (WorkerStoppedError, StoreError):
+            raise
+        except Exception:
+            # What the rounds before have done counts, whatever has failed in this one.
+            self._committer.confirm()
+            raise
+        busy_ms = self._clock.monotonic_ms() - began_ms - (self._committer.waited_ms - waited_ms)
+        waits = busy_ms >= LONG_ROUND_MS or self._committer.is_worth_waiting_for
+        if not worked or waits or self.is_stopped:
+            self._committer.confirm()
         return worked
 
     def _round(self, arrived: Sequence[bytes]) -> bool:
@@ -289,6 +311,7 @@ class Worker:
         # signal before what was emitted without it.
         worked = self._act_on_signals() | self._committer.resolve()
         for name, computation in self._computations.items():
+            self._committer.confirm_if_answered()
             if self._is_converting:
                 worked |= isinstance(computation, GroupingComputation) and self._retract(
                     computation
@@ -308,7 +331,9 @@ class Worker:
             else:
                 worked |= self._read(computation)
         self._committer.commit_round()
-        self._caution.committed()
+        self._caution.submitted()
+        if self._committer.is_confirmed:
+            self._caution.confirmed()
         return worked | self._compactor.relieve()
 
     def _retract(self, computation: GroupingComputation) -> bool:
@@ -323,6 +348,7 @@ class Worker:
         if self._caution.is_suspicious:
             # A death then has the same name each time: the numbers of what was taken in are durable.
             self._committer.commit_round()
+            self._committer.confirm()
 
     def _is_held_up(self, name: str, computation: GroupingComputation) -> bool:
         place = f"{name} in slot {self._spec.slot}"
@@ -476,6 +502,7 @@ class Worker:
         if waiting:
             self._committer.commit(WorkerStep.touching(*waiting))
             self._committer.commit_round()
+            self._committer.confirm()
 
     def _handle(self, message: object) -> None:
         if isinstance(message, Deliver):
@@ -519,6 +546,8 @@ class Worker:
             owned.follow_routing(self._router.number)
 
     def _take_over(self, assign: Assign) -> None:
+        # User code may be put on trial from here on, in a process that cannot wait for a commit of this one.
+        self._committer.confirm()
         self._on_news(assign)
         self._follow(assign.routing)
         if self._spec.options.tries is not None:
@@ -546,6 +575,7 @@ class Worker:
         if not range_ids:
             return ()
         spec = self._spec
+        self._committer.confirm()
         self._reporter.forget()
         taken = self._store.acquire(spec.job, range_ids, spec.worker, spec.version, cause)
         known = {each: self._ranges.pop(each) for each in taken if each in self._ranges}
@@ -666,7 +696,8 @@ class Worker:
             place=place,
             is_over=is_over,
         )
-        self._send_to_master(waiting)
+        # It relies on no commit, and may be about the very one that others wait for.
+        self._outgoing.send_at_once(self._spec.master, encode(waiting))
 
     def report_alive(self) -> None:
         """Report to the master that the worker lives, in the middle of a step that is known to take long."""
@@ -718,4 +749,4 @@ class Worker:
         self.is_stopped = True
 
     def _send_to_master(self, message: object) -> None:
-        self._transport.send(self._spec.master, encode(message))
+        self._outgoing.send(self._spec.master, encode(message))

@@ -625,6 +625,7 @@ class SimulatedCluster:
                 ) from None
             process.die()
             return
+        process.stepped_before_ms = process.stepped_ms
         process.stepped_ms = self.clock.monotonic_ms()
         self._lull = 0 if worked else self._lull + 1
         if worker.is_stopped:

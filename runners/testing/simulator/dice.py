@@ -74,6 +74,9 @@ STEPS = (
 VALUES_BYTES_MAX = (150, 300, 1_000)
 #: How fast the clocks of a process run, and where its monotonic one begins.
 _RATES_OF_CLOCKS, _ORIGINS_MS = (0.5, 0.95, 1.0, 1.05, 2.0), (60_000, 86_400_000)
+#: How long a commit is on its way while its process does something else; 0: it arrives at once; None: when the process
+#: waits for it, and never if that dies before.
+_TRAVELS_MS = (0, None, 1, 10, 60)
 #: Kinds of which there is no end: how often they strike does not matter.
 _ENDLESS = (Fault.DUPLICATE, Fault.CLOCK_DRIFT)
 #: Faults that came later, with chance of their own, so that seeds without them do what they did before; and in what
@@ -123,6 +126,7 @@ class Dice:
         self.cache_bytes = Random(f"cache {seed}").choice(CACHES_BYTES)  # noqa: S311 - a seed that can be used again is the point
         #: How much each worker does in one step.
         self.steps = Random(f"steps {seed}").choice(STEPS)  # noqa: S311 - a seed that can be used again is the point
+        self._under_way = Random(f"under way {seed}")  # noqa: S311 - a seed that can be used again is the point
         self._latency_ms_max = self._strikes.choice([5, 50, 400])
 
     def _draw(self, faults: Collection[Fault]) -> None:
@@ -154,6 +158,14 @@ class Dice:
     def duration_ms(self) -> int:
         """How long a fault lasts: mostly short, sometimes past every timeout."""
         return self._strikes.choice([5, 100, 1_000, 3_000, 20_000])
+
+    def travel_ms(self) -> int | None:
+        """How long a commit is on its way; see `_TRAVELS_MS`."""
+        return self._under_way.choice(_TRAVELS_MS)
+
+    def is_answered(self) -> bool:
+        """Whether the answer to a commit is there when its process looks for it."""
+        return self._under_way.random() < 0.5
 
     def drift(self) -> Drift:
         """How the clock of a new process drifts; it stays when nothing fails any more."""

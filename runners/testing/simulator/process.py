@@ -35,6 +35,7 @@ class WorkerProcess:
             (`Cluster.start_worker`).
         is_paused: it is stopped inside a step.
         stepped_ms: when it last ended a step.
+        stepped_before_ms: and the one before: what that has sent may have waited for the commit of its round.
     """
 
     name: str
@@ -48,6 +49,7 @@ class WorkerProcess:
     is_dead: bool = False
     is_paused: bool = False
     stepped_ms: int = 0
+    stepped_before_ms: int = 0
     _owned: frozenset[RangeId] = frozenset()
     _taken_retired: frozenset[RangeId] = frozenset()
 

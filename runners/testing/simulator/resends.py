@@ -75,9 +75,9 @@ class Resends:
                 since_ms = now_ms
             self._since_ms[channel] = process.name, receiver, since_ms
             last_ms = max(since_ms, self._sent_ms.get(channel, 0))
-            if process.stepped_ms - last_ms > _LONGEST_MS:
+            if (worked_ms := process.stepped_before_ms - last_ms) > _LONGEST_MS:
                 raise InvariantError(
-                    f"I11: {process.name} has worked for {process.stepped_ms - last_ms} ms without sending again "
+                    f"I11: {process.name} has worked for {worked_ms} ms without sending again "
                     f"what {channel.sender} has for {channel.receiver}"
                 )
 

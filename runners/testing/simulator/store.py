@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import Any
+
+import attrs
 
 from runners.errors import LostCommitsError, StoreError, StoreUnreachableError
 from runners.millwheel.model.events import UNKNOWN, Cause
@@ -37,6 +39,20 @@ from runners.testing.simulator.transactions import Transactions
 from runners.testing.simulator.unanswered import Unanswered
 
 
+@attrs.define(eq=False)
+class Sent:
+    """A commit on its way, for as long as that takes, or until its process waits for it.
+
+    Attributes:
+        outcome: what became of it, once it has arrived.
+    """
+
+    due_ms: int
+    who: str
+    production: Production
+    outcome: CommitOutcome | LostCommitsError | None = None
+
+
 class SharedStore:
     """The store itself: commits go through the `Ledger`, some of them late.
 
@@ -61,7 +77,7 @@ class SharedStore:
         self._down_until_ms = 0
         #: Changes when the store may have lost something.
         self.incarnation = "1"
-        self._on_the_wire: list[tuple[int, str, Production]] = []
+        self._on_the_wire: list[Sent] = []
         self._transactions = Transactions(clock, trace)
         #: The commits whose senders do not know the outcome.
         self.unanswered = Unanswered()
@@ -131,15 +147,39 @@ class SharedStore:
                 f"I11: the store refuses a commit now and always: {error}"
             ) from None
 
-    def post(self, who: str, production: Production, delay_ms: int) -> None:
-        """Send a commit whose connection is dead already; it arrives later.
+    def post(self, who: str, production: Production, delay_ms: int) -> Sent:
+        """Send a commit that arrives later, whether its process is there then or not.
 
         Args:
             who: the process, which does not know the outcome.
             production: what it commits.
             delay_ms: from now on, in virtual time.
         """
-        self._on_the_wire.append((self._clock.monotonic_ms() + delay_ms, who, production))
+        sent = Sent(self._clock.monotonic_ms() + delay_ms, who, production)
+        self._on_the_wire.append(sent)
+        return sent
+
+    def wait_for_answer(self, sent: Sent) -> CommitOutcome:
+        """Wait until a commit has arrived, and return its outcome, unless it has got lost with the former store.
+
+        Args:
+            sent: on its way.
+
+        Raises:
+            LostCommitsError: what the store has raised.
+        """
+        if sent in self._on_the_wire:
+            self._on_the_wire.remove(sent)
+            self._arrive(sent)
+        if isinstance(sent.outcome, LostCommitsError):
+            raise sent.outcome
+        return sent.outcome or Indeterminate("the connection died before there was a reply")
+
+    def _arrive(self, sent: Sent) -> None:
+        try:
+            sent.outcome = self.commit(sent.who, sent.production)
+        except LostCommitsError as error:
+            sent.outcome = error
 
     def begin(
         self, who: str, production: Production, duration_ms: int, *, is_cut: bool = False
@@ -189,12 +229,51 @@ class SharedStore:
                     f"I6: {ranges} changed hands inside a commit that had locked them"
                 )
         now_ms = self._clock.monotonic_ms()
-        landing = [each for each in self._on_the_wire if is_over or each[0] <= now_ms]
+        landing = [each for each in self._on_the_wire if is_over or each.due_ms <= now_ms]
         self._on_the_wire = [each for each in self._on_the_wire if each not in landing]
-        for _, who, production in landing:
-            self._trace.note(who, "has a commit land late")
-            with suppress(LostCommitsError):
-                self.commit(who, production)
+        for each in landing:
+            self._trace.note(each.who, "has a commit arrive that it does not wait for")
+            self._arrive(each)
+
+
+class SimulatedCommit:
+    """A commit that a process has submitted; its outcome can be asked for again.
+
+    Args:
+        wait: makes it arrive, if it has not, and returns its outcome; called once.
+        has_answer: whether its answer is there.
+    """
+
+    def __init__(self, wait: Callable[[], CommitOutcome], has_answer: Callable[[], bool]) -> None:
+        self._wait: Callable[[], CommitOutcome] | None = wait
+        self._has_answer = has_answer
+        self._outcome: CommitOutcome | StoreError | None = None
+        #: Whether the process has asked for the outcome.
+        self.is_known = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether its answer is there."""
+        return self._wait is None or self._has_answer()
+
+    def wait(self) -> None:
+        """Let it happen."""
+        wait, self._wait = self._wait, None
+        if wait is None:
+            return
+        try:
+            self._outcome = wait()
+        except StoreError as error:
+            self._outcome = error
+
+    def outcome(self) -> CommitOutcome:
+        """What became of it; raises what the store has raised."""
+        self.is_known = True
+        self.wait()
+        assert self._outcome is not None
+        if isinstance(self._outcome, StoreError):
+            raise self._outcome
+        return self._outcome
 
 
 class SimulatedStore:
@@ -219,6 +298,8 @@ class SimulatedStore:
         self._shared, self._who, self._dice, self._sync = shared, who, dice, sync
         self._bound_to = incarnation
         self._cut_until_ms = 0.0
+        #: The commit that was submitted last.
+        self._under_way: SimulatedCommit | None = None
 
     def cut_off(self, duration_ms: float) -> None:
         """Let nothing reach the store for a while; others are not concerned."""
@@ -234,9 +315,46 @@ class SimulatedStore:
         self._sync(SyncPoint.BEFORE_COMMIT)
         self._reach()
         self._shared.unanswered.check(production)
+        returns = self._shared.unanswered.returns
         outcome = self._sent(production)
         if isinstance(outcome, Indeterminate):
-            self._shared.unanswered.note(production)
+            self._shared.unanswered.note(production, returns)
+        return outcome
+
+    def submit(
+        self, production: Production, ready: Callable[[], None] = lambda: None
+    ) -> SimulatedCommit:
+        """Commit at once, or only when the process waits for it, or on its own in between, by chance.
+
+        So others act while it is under way, and the process can die before or after it has happened.
+        """
+        ready()
+        if self._is_under_way:
+            raise InvariantError("I6: a commit is sent before that ahead of it has an outcome")
+        travel_ms = self._dice.travel_ms()
+        if travel_ms:
+            sent = self._sent_off(production, travel_ms)
+            wait = partial(self._answer_to, sent, self._shared.unanswered.returns)
+        else:
+            wait = partial(self.commit, production)
+        under_way = self._under_way = SimulatedCommit(wait, self._dice.is_answered)
+        if travel_ms == 0:
+            under_way.wait()
+        return under_way
+
+    def _sent_off(self, production: Production, travel_ms: int) -> Sent:
+        self._sync(SyncPoint.BEFORE_COMMIT)
+        self._reach()
+        self._shared.unanswered.check(production)
+        return self._shared.post(self._who, production, travel_ms)
+
+    def _answer_to(self, sent: Sent, returns: int) -> CommitOutcome:
+        outcome = self._shared.wait_for_answer(sent)
+        self._sync(SyncPoint.COMMIT_SENT)
+        if self._is_away or self._dice.strikes(Fault.LOST_REPLY):
+            outcome = Indeterminate("the connection died before there was a reply")
+        if isinstance(outcome, Indeterminate):
+            self._shared.unanswered.note(sent.production, returns)
         return outcome
 
     def _sent(self, production: Production) -> CommitOutcome:
@@ -288,7 +406,7 @@ class SimulatedStore:
     ) -> Mapping[RangeId, TakenRange]:
         """Take ranges over."""
         self._sync(SyncPoint.BEFORE_TAKEOVER)
-        self._reach()
+        self._ask()
         self._shared.wait_for(job, range_ids)
         taken = self._shared.inner.acquire(job, range_ids, owner, version, cause)
         self._sync(SyncPoint.AFTER_TAKEOVER)
@@ -303,14 +421,14 @@ class SimulatedStore:
     ) -> Mapping[CellKey, bytes] | Fenced:
         """Cells that a worker does not have in memory."""
         self._sync(SyncPoint.BEFORE_LOAD)
-        self._reach()
+        self._ask()
         return self._shared.inner.read_cells(job, computation, tokens, keys)
 
     def read_cell_page(
         self, job: str, range_id: RangeId, token: int, first_hash: int, cells: int
     ) -> Mapping[CellKey, bytes] | Fenced:
         """The next cells of a range."""
-        self._reach()
+        self._ask()
         return self._shared.inner.read_cell_page(job, range_id, token, first_hash, cells)
 
     def open_job(self, spec: JobSpec) -> JobRow:
@@ -337,14 +455,14 @@ class SimulatedStore:
         self, job: str, range_id: RangeId, digests: Sequence[bytes]
     ) -> Collection[bytes]:
         """Which ids the range has."""
-        self._reach()
+        self._ask()
         return self._shared.inner.known_record_ids(job, range_id, digests)
 
     def read_record_ids(
         self, job: str, range_id: RangeId, after: bytes, count: int
     ) -> Sequence[tuple[bytes, int]]:
         """A page of the range's ids."""
-        self._reach()
+        self._ask()
         return self._shared.inner.read_record_ids(job, range_id, after, count)
 
     def read_requests(self, job: str, after: int) -> Sequence[StoredRequest]:
@@ -368,6 +486,17 @@ class SimulatedStore:
     @property
     def _is_away(self) -> bool:
         return self._shared.is_down or self._shared.now_ms < self._cut_until_ms
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self._under_way is not None and not self._under_way.is_known
+
+    def _ask(self) -> None:
+        if self._is_under_way:
+            raise InvariantError(
+                "I6: a worker asks the store for something while its commit is under way"
+            )
+        self._reach()
 
     def _reach(self) -> None:
         if self._is_away:

@@ -10,10 +10,18 @@ class Unanswered:
 
     def __init__(self) -> None:
         self._fences: set[tuple[Fence, ...]] = set()
+        #: How often the store has gone back.
+        self.returns = 0
 
-    def note(self, production: Production) -> None:
-        """Note that the sender of a commit does not know its outcome."""
-        self._fences.add(tuple(production.fences))
+    def note(self, production: Production, returns: int = 0) -> None:
+        """Note that the sender of a commit does not know its outcome.
+
+        Args:
+            production: that it has sent.
+            returns: how often the store had gone back when it was sent.
+        """
+        if returns == self.returns:
+            self._fences.add(tuple(production.fences))
 
     def check(self, production: Production) -> None:
         """A production is sent.
@@ -28,3 +36,4 @@ class Unanswered:
     def clear(self) -> None:
         """The store is at an earlier moment, where the same fences may be given out anew."""
         self._fences.clear()
+        self.returns += 1

@@ -39,6 +39,7 @@ from runners.testing.store_conformance import (
     splits,
     state,
     troubles,
+    under_way,
     updates,
 )
 from runners.testing.store_conformance.world import ConformanceError, StoreFactory
@@ -73,6 +74,7 @@ CHECKS: Sequence[Callable[[StoreFactory], None]] = tuple(
         evidence,
         outboxes,
         not_knowing,
+        under_way,
     )
     for name, check in vars(module).items()
     if name.startswith("check_")

@@ -88,7 +88,7 @@ def commits_before_a_copy(patch: pytest.MonkeyPatch) -> None:
     copy = StatementPipeline._copy
 
     def committing(pipeline: StatementPipeline, copied: CopyRows) -> None:
-        pipeline._run_together([(QUERIES["commit"], {}), (QUERIES["begin"], {})])
+        pipeline._sent([(QUERIES["commit"], {}), (QUERIES["begin"], {})])()
         copy(pipeline, copied)
 
     patch.setattr(StatementPipeline, "_copy", committing)
@@ -96,15 +96,15 @@ def commits_before_a_copy(patch: pytest.MonkeyPatch) -> None:
 
 def repeats_a_copy_alone(patch: pytest.MonkeyPatch) -> None:
     """After a lock time-out it goes on where it was, in the transaction that is gone."""
-    run = StatementPipeline.run
+    begin = StatementPipeline.begin
     failed = set[int]()
 
-    def going_on(pipeline: StatementPipeline, sent: Sequence[Statement]) -> str:
+    def going_on(pipeline: StatementPipeline, sent: Sequence[Statement]) -> Callable[[], str]:
         rest = sent if id(sent) not in failed else [sent[0], *sent[2:]]
         failed.add(id(sent))
-        return run(pipeline, rest)
+        return begin(pipeline, rest)
 
-    patch.setattr(StatementPipeline, "run", going_on)
+    patch.setattr(StatementPipeline, "begin", going_on)
     patch.setattr(session, "classify", lambda error, _: Verdict.RETRY)
 
 

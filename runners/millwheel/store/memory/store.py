@@ -102,6 +102,7 @@ from runners.millwheel.store.port import (
     JOURNAL_START,
     PRUNED,
     VALUE_BYTES_MAX,
+    Answered,
     BlockedSession,
     CellKey,
     CommitOutcome,
@@ -125,6 +126,7 @@ from runners.millwheel.store.port import (
     StoredLineage,
     StoredSnapshot,
     TakenRange,
+    UnderWay,
     VacuumedTable,
 )
 from runners.relay.job_outboxes import SCHEMA
@@ -548,6 +550,11 @@ class MemoryStore:
             self._check_new(job, production)
             self._apply(job, production)
             return Committed()
+
+    def submit(self, production: Production, ready: Callable[[], None] = lambda: None) -> UnderWay:
+        """Apply the production at once."""
+        ready()
+        return Answered(self.commit(production))
 
     def resolve(self, production: Production) -> CommitOutcome:
         """Whether the production landed; if not, it never will from here on."""

@@ -11,19 +11,23 @@ server then rolls back, or `acquire` ends its session.
 """
 
 import re
-from collections.abc import Generator, Sequence
+import select
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from psycopg import Connection, OperationalError
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
 from runners.millwheel.store.postgres.tables import CopyRows, Query, Statement
 
+_T = TypeVar("_T")
+#: For each expected answer, the query whose preparation it confirms, or None.
+_Expected = list[tuple[bytes, "_Prepared"] | None]
 _PLACEHOLDER = re.compile(rb"%\((\w+)\)b")
 _ANSWERED = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK})
 
@@ -65,25 +69,51 @@ class StatementPipeline:
             psycopg.Error: the first statement that failed, or the connection ended.  What an error
                 proves is decided in outcomes.py.
         """
+        return self.begin(statements)()
+
+    def begin(self, statements: Sequence[Statement]) -> Callable[[], str]:
+        """Send the statements, and return without the last answers; the server works on them meanwhile.
+
+        Until these have been read nothing else may use the connection.
+
+        Returns:
+            Reads the answers, to be called once; waits for them, and returns and raises what `run` does.
+
+        Raises:
+            psycopg.Error: as `run`.
+        """
         together: list[Query] = []
         for each in statements:
             if not isinstance(each, CopyRows):
                 together.append(each)
                 continue
             if together:
-                self._run_together(together)
+                self._sent(together)()
                 together = []
             self._copy(each)
-        return self._run_together(together)
+        return self._sent(together)
+
+    def has_answers(self) -> bool:
+        """Whether there is something to read for whoever waits for answers, or nothing to wait for."""
+        pgconn = self._connection.pgconn
+        if pgconn.status == ConnStatus.BAD or pgconn.pipeline_status == PipelineStatus.OFF:
+            return True
+        poll = select.poll()
+        poll.register(pgconn.socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _copy(self, copied: CopyRows) -> None:
         # The transaction is open, so psycopg opens none.
         with self._connection.cursor().copy(copied.query) as copy:
             copy.write(copied.rows)
 
-    def _run_together(self, statements: Sequence[Query]) -> str:
+    def _sent(self, statements: Sequence[Query]) -> Callable[[], str]:
+        expected = self._with_reason(lambda: self._written(statements))
+        return lambda: self._with_reason(lambda: self._read(expected))
+
+    def _with_reason(self, act: Callable[[], _T]) -> _T:
         try:
-            return self._exchanged(statements)
+            return act()
         except OperationalError as error:
             pgconn = self._connection.pgconn
             if pgconn.status != ConnStatus.BAD:
@@ -92,11 +122,10 @@ class StatementPipeline:
             words = pgconn.get_error_message().strip()
             raise OperationalError(f"{words} ({error})" if words else str(error)) from error
 
-    def _exchanged(self, statements: Sequence[Query]) -> str:
+    def _written(self, statements: Sequence[Query]) -> _Expected:
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
-        # For each expected answer, the query whose preparation it confirms, or None.
-        expected: list[tuple[bytes, _Prepared] | None] = []
+        expected: _Expected = []
         nbytes = 0
         for query, parameters in statements:
             prepared = self._prepared.get(query)
@@ -114,7 +143,13 @@ class StatementPipeline:
             expected.append(None)
         self.largest_bytes = max(self.largest_bytes, nbytes)
         pgconn.pipeline_sync()
-        results = self._connection.wait(_exchange(pgconn))
+        if pgconn.flush():
+            self._connection.wait(_write(pgconn))
+        return expected
+
+    def _read(self, expected: _Expected) -> str:
+        pgconn = self._connection.pgconn
+        results = self._connection.wait(_answers(pgconn))
         pgconn.exit_pipeline_mode()
         for result, preparation in zip(results, expected, strict=True):
             if result.status not in _ANSWERED:
@@ -125,15 +160,16 @@ class StatementPipeline:
         return (results[-1].command_status or b"").decode()
 
 
-def _exchange(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
-    """Write everything, then read up to the end of the pipeline.
-
-    Reads while writing: a server that cannot get rid of its answers stops reading ours.
-    """
+def _write(pgconn: PGconn) -> Generator[Wait, Ready | int, None]:
+    """Write everything; reads meanwhile, as a server that cannot get rid of its answers stops reading ours."""
     while pgconn.flush():
         ready = yield Wait.RW
         if ready & Ready.R:
             pgconn.consume_input()
+
+
+def _answers(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
+    """Read up to the end of the pipeline."""
     results: list[PGresult] = []
     while True:
         while pgconn.is_busy():

@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -45,6 +46,8 @@ from runners.millwheel.store.postgres.tables import Statement, TableStatements
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
+#: What became of a transaction: see `Session.send`.
+Answer = Committed | Indeterminate | Lost | int
 
 #: A connection that has sent more at once is closed: its buffer never shrinks.  Twice what a step causes to be written.
 BUFFER_BYTES_MAX = 32 << 20
@@ -94,6 +97,8 @@ class Session:
         self._incarnation = ""
         #: The server's warnings about the last COMMIT, if no standby has confirmed it.
         self._unconfirmed: list[str] = []
+        #: The transaction that was sent, and whose answer may not have been read.
+        self._under_way: SentTransaction | None = None
 
     def connect(self) -> psycopg.Connection[Any]:
         """The connection, opened if need be, on a server and schema found suitable.
@@ -107,7 +112,10 @@ class Session:
         if self._connection is not None and self._process != os.getpid():
             # User code on trial reads state; what it sent here would be answered to the process that waits for it.
             self._inherited.append(self._connection)
-            self._connection = None
+            self._connection = self._under_way = None
+        if self._under_way is not None:
+            self._under_way.wait()
+            self._under_way = None
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._forget_connection()
@@ -128,8 +136,10 @@ class Session:
 
     @property
     def tables(self) -> TableStatements:
-        """Statements on users' tables; connects if need be."""
-        self.connect()
+        """Statements on users' tables; connects if need be, and does not wait for what is under way."""
+        is_open = self._connection is not None and not self._connection.closed
+        if not is_open or self._process != os.getpid():
+            self.connect()
         assert self._tables is not None
         return self._tables
 
@@ -144,9 +154,7 @@ class Session:
             self._connection.close()
         self._forget_connection()
 
-    def send(
-        self, statements: Sequence[Statement], changed: Sequence[str] = ()
-    ) -> Committed | Indeterminate | Lost | int:
+    def send(self, statements: Sequence[Statement], changed: Sequence[str] = ()) -> Answer:
         """Send a transaction, again while it certainly did nothing; returns the outcome.
 
         Args:
@@ -161,13 +169,49 @@ class Session:
             StoreError: it certainly did nothing, and trying again does not help.
             TableConflictError: the same, because of such a row.
         """
+        return self.submit(statements, changed).answer()
+
+    def submit(
+        self, statements: Sequence[Statement], changed: Sequence[str] = ()
+    ) -> "SentTransaction":
+        """Send a transaction once, and return without its outcome; the server works on it meanwhile.
+
+        Whatever else is asked of the session waits for it first.
+
+        Args:
+            statements: as for `send`.
+            changed: as for `send`.
+        """
         opened = self.connect()
         assert self._pipeline is not None
+        try:
+            self._unconfirmed.clear()
+            answer = self._pipeline.begin(statements)
+        except psycopg.Error as error:
+            answer = partial(_raise, error)
+        except BaseException:
+            opened.close()
+            raise
+        wait = partial(self._answered, opened, answer, statements, changed)
+        self._under_way = SentTransaction(wait, self._pipeline.has_answers)
+        return self._under_way
+
+    def _again(self, statements: Sequence[Statement]) -> str:
+        self._unconfirmed.clear()
+        assert self._pipeline is not None
+        return self._pipeline.run(statements)
+
+    def _answered(
+        self,
+        opened: psycopg.Connection[Any],
+        answer: Callable[[], str],
+        statements: Sequence[Statement],
+        changed: Sequence[str],
+    ) -> Answer:
         patience = Patience(self._connect_timeout_s)
         while True:
-            self._unconfirmed.clear()
             try:
-                tag = self._pipeline.run(statements)
+                tag = answer()
             except psycopg.Error as error:
                 verdict = classify(error, opened)
                 _end_transaction(opened, verdict)
@@ -179,6 +223,7 @@ class Session:
                     return Indeterminate(reason(error))
                 if verdict is Verdict.REFUSED or not self._waits(patience, error):
                     raise rejected(error, changed) from error
+                answer = partial(self._again, statements)
             except BaseException:
                 # Interrupted half-way: only a closed connection is certain to send no more.
                 opened.close()
@@ -298,6 +343,48 @@ class Session:
             _LOG.warning("could not end sessions at %s: %s", self.place, reason(error))
         else:
             _LOG.warning("ended %d sessions that kept ranges locked at %s", count, self.place)
+
+
+class SentTransaction:
+    """A transaction that was sent, and whose answer may not have been read.
+
+    Args:
+        wait: for the outcome; called once.
+        has_arrived: whether there is anything of the answer.
+    """
+
+    def __init__(self, wait: Callable[[], Answer], has_arrived: Callable[[], bool]) -> None:
+        self._wait: Callable[[], Answer] | None = wait
+        self._has_arrived = has_arrived
+        self._outcome: Answer | StoreError | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer has been read, or has begun to arrive: the server sends it in one piece mostly."""
+        return self._wait is None or self._has_arrived()
+
+    def wait(self) -> None:
+        """Wait for the outcome, whatever it is."""
+        if self._wait is None:
+            return
+        wait, self._wait = self._wait, None
+        self._outcome = Indeterminate("the wait for the answer was interrupted")
+        try:
+            self._outcome = wait()
+        except StoreError as error:
+            self._outcome = error
+
+    def answer(self) -> Answer:
+        """Wait for the outcome; returns and raises what `Session.send` does, each time that it is called."""
+        self.wait()
+        assert self._outcome is not None
+        if isinstance(self._outcome, StoreError):
+            raise self._outcome
+        return self._outcome
+
+
+def _raise(error: psycopg.Error) -> str:
+    raise error
 
 
 def _end_transaction(opened: psycopg.Connection[Any], verdict: Verdict) -> None:

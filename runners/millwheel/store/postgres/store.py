@@ -4,7 +4,7 @@ A commit is one transaction in one round trip: BEGIN, the fences, everything of 
 COMMIT, sent as one pipeline.  The other verbs are rare and idempotent, and are repeated when the
 connection ends under them.
 
-**Invariant:** `Store.commit` reports `Committed` and `Fenced` on proof only (outcomes.py), and
+**Invariant:** `Store.commit` and `Store.submit` report `Committed` and `Fenced` on proof only (outcomes.py), and
 never sends a production again unless the first attempt certainly did nothing.
 
 Not here: SQL (``sql/``), names (catalog.py), tokens (takeover.py), user tables (tables.py).
@@ -14,8 +14,10 @@ MillWheel, section 6; ADR 0004.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+import attrs
 import psycopg
 
 from dataflow.table import Row, TableSpec
@@ -36,6 +38,7 @@ from runners.millwheel.store.guards import (
 )
 from runners.millwheel.store.port import (
     VALUE_BYTES_MAX,
+    Answered,
     CommitOutcome,
     Fenced,
     Indeterminate,
@@ -44,6 +47,7 @@ from runners.millwheel.store.port import (
     JobSummary,
     ResultTable,
     TakenRange,
+    UnderWay,
 )
 from runners.millwheel.store.postgres import catalog, partitions, takeover
 from runners.millwheel.store.postgres.catalog import JobIds
@@ -56,7 +60,7 @@ from runners.millwheel.store.postgres.patience import ignore
 from runners.millwheel.store.postgres.portions import PORTION_BYTES_MAX
 from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.seen_ids import RecordIdVerbs
-from runners.millwheel.store.postgres.session import Session
+from runners.millwheel.store.postgres.session import Answer, SentTransaction, Session
 from runners.millwheel.store.postgres.signals_and_requests import SignalAndRequestVerbs
 from runners.millwheel.store.postgres.snapshots import SnapshotVerbs
 from runners.millwheel.store.postgres.splits import SplitVerbs
@@ -64,7 +68,7 @@ from runners.millwheel.store.postgres.statements import (
     check_messages,
     commit_statements,
 )
-from runners.millwheel.store.postgres.tables import count_rows
+from runners.millwheel.store.postgres.tables import Statement, count_rows
 from runners.millwheel.store.postgres.troubles import TroubleVerbs
 from runners.millwheel.store.postgres.updates import UpdateVerbs
 
@@ -73,6 +77,25 @@ _LOG = logging.getLogger(__name__)
 _READ_TIMEOUT_MS = "5000"
 _T = TypeVar("_T")
 _Work = Callable[[psycopg.Connection[Any]], _T]
+
+
+def _changed(production: Production) -> Sequence[str]:
+    return [write.table.name for write in production.tables if write.changes]
+
+
+@attrs.frozen
+class _Submitted:
+    """A production that was sent, and what the answer to its transaction says of it."""
+
+    sent: SentTransaction
+    read: Callable[[Answer], CommitOutcome]
+
+    @property
+    def is_answered(self) -> bool:
+        return self.sent.is_answered
+
+    def outcome(self) -> CommitOutcome:
+        return self.read(self.sent.answer())
 
 
 class PostgresStore(
@@ -252,6 +275,19 @@ class PostgresStore(
 
     def commit(self, production: Production) -> CommitOutcome:
         """Make the production durable, whole, in one round trip, if every fence is valid."""
+        return self.submit(production).outcome()
+
+    def submit(self, production: Production, ready: Callable[[], None] = lambda: None) -> UnderWay:
+        """Send the production, and return without its outcome."""
+        found = self._packed(production)
+        ready()
+        if isinstance(found, Fenced):
+            return Answered(found)
+        ids, statements = found
+        sent = self._session.submit(statements, _changed(production))
+        return _Submitted(sent, partial(self._outcome, production, ids))
+
+    def _packed(self, production: Production) -> tuple[JobIds, Sequence[Statement]] | Fenced:
         check_fences(production)
         check_sizes(production, self.value_bytes_max)
         for write in production.tables:
@@ -265,8 +301,9 @@ class PostgresStore(
         portion_bytes = min(PORTION_BYTES_MAX, self.value_bytes_max)
         statements = commit_statements(production, ids, self._session.tables, portion_bytes)
         check_messages(production, statements)
-        changed = [write.table.name for write in production.tables if write.changes]
-        outcome = self._session.send(statements, changed)
+        return ids, statements
+
+    def _outcome(self, production: Production, ids: JobIds, outcome: Answer) -> CommitOutcome:
         if production.reshape is not None:
             self._ids.pop(production.job, None)
         if isinstance(outcome, Lost):

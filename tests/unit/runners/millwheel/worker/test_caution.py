@@ -194,7 +194,8 @@ def test_a_refused_commit_is_blamed_on_all_input_since_the_last_one() -> None:
     steps = Steps()
     read, taken = StepInput((READ,), None, 3, 3), StepInput((LOW,), READ, 1, 2)
     assert not steps.on_trial(read)
-    steps.caution.committed()
+    steps.caution.submitted()
+    steps.caution.confirmed()
     assert not steps.on_trial(read)
     assert not steps.on_trial(taken)
     steps.caution.refused()
@@ -202,10 +203,22 @@ def test_a_refused_commit_is_blamed_on_all_input_since_the_last_one() -> None:
     assert steps.watch.at == [read, taken]
 
 
+def test_a_refused_commit_is_not_blamed_on_what_was_done_after_it() -> None:
+    steps = Steps()
+    read, taken = StepInput((READ,), None, 3, 3), StepInput((LOW,), READ, 1, 2)
+    assert not steps.on_trial(read)
+    steps.caution.submitted()
+    assert not steps.on_trial(taken)
+    steps.caution.refused()
+
+    assert steps.watch.at == [read]
+
+
 def test_a_refused_commit_without_user_code_leaves_what_was_reported_before() -> None:
     steps = Steps()
     assert not steps.on_trial(StepInput((READ,), None, 3, 3))
-    steps.caution.committed()
+    steps.caution.submitted()
+    steps.caution.confirmed()
     steps.watch.at = [StepInput((READ,), None, 3, 3)]
     steps.caution.refused()
 

@@ -17,6 +17,7 @@ from runners.millwheel.wire.messages import Acknowledge, Deliver, decode
 from runners.millwheel.worker.committer import STRAGGLER_MS, Committer
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.outbox import Outbox
+from runners.millwheel.worker.outgoing import Outgoing
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.local_network import LocalNetwork
@@ -55,14 +56,17 @@ def test_the_reason_of_every_failed_commit_is_reported(
     owned = OwnedRange(
         range_id=RANGE, token=1, bundle=0, outbox=Outbox((), {}), delivered={}, watermark_us=0
     )
-    courier = Courier({RANGE: owned}, LocalNetwork().endpoint("w"), clock)
-    committer = Committer("job", "w", ScriptedStore(committed, resolved), courier, clock, {})
+    outgoing = Outgoing(LocalNetwork().endpoint("w"))
+    courier = Courier({RANGE: owned}, outgoing, clock)
+    store = ScriptedStore(committed, resolved)
+    committer = Committer("job", "w", store, courier, outgoing, clock, {})
     step = WorkerStep.touching(owned)
 
+    committer.commit(step)
+    committer.commit_round()
     for words in reasons:
-        committer.commit(step)
         with pytest.raises(WorkerStoppedError, match=words):
-            committer.commit_round()
+            committer.confirm()
 
 
 class Weak:
@@ -77,10 +81,13 @@ class Weak:
         ranges = {RANGE: self.owned}
         network = LocalNetwork()
         self._sender = network.endpoint("sender")
-        self._courier = Courier(ranges, network.endpoint("w"), self.clock)
+        outgoing = Outgoing(network.endpoint("w"))
+        self._courier = Courier(ranges, outgoing, self.clock)
         self._courier.reroute({SENDER: "sender", OTHER: "sender"})
         guarantees = {RANGE.computation: Guarantees(strong_productions=False)}
-        self.committer = Committer("job", "w", self._store(), self._courier, self.clock, guarantees)
+        self.committer = Committer(
+            "job", "w", self._store(), self._courier, outgoing, self.clock, guarantees
+        )
 
     def _store(self) -> MemoryStore:
         committed = self.committed
@@ -277,10 +284,11 @@ class Round:
         network = LocalNetwork()
         self._elsewhere = network.endpoint("elsewhere")
         ranges = {each.range_id: each for each in (self.reader, self.counter)}
-        self.courier = Courier(ranges, network.endpoint("w"), ManualClock())
+        outgoing = Outgoing(network.endpoint("w"))
+        self.courier = Courier(ranges, outgoing, ManualClock())
         self.courier.reroute({RECEIVER: "elsewhere"})
         self.committer = Committer(
-            "job", "w", Noting(), self.courier, ManualClock(), guarantees, bytes_max
+            "job", "w", Noting(), self.courier, outgoing, ManualClock(), guarantees, bytes_max
         )
 
     def read(self, payload: bytes = b"record") -> None:
@@ -313,6 +321,9 @@ def test_a_round_is_one_commit_with_what_it_has_sent_to_itself() -> None:
     assert not job.left(), "it is not durable"
     assert not job.committer.is_idle
     job.committer.commit_round()
+    assert not job.left(), "it is under way"
+    assert not job.committer.is_idle
+    job.committer.confirm()
 
     (production,) = job.committed
     mark = CommitMark(7, 5)
@@ -341,6 +352,8 @@ def test_what_is_taken_in_later_was_committed_before_and_is_there_once() -> None
     assert [each.channel.receiver for each in first.checkpoints] == [RANGE, RECEIVER]
     assert second.delivered == {INPUT: 1}
     assert second.origins == {INPUT: CommitMark(7, 5)}
+    assert not job.reader.outbox.has_acknowledged, "it is under way"
+    job.committer.confirm()
     assert job.reader.outbox.has_acknowledged
 
 

@@ -28,7 +28,7 @@ from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.worker.owned_range import OwnedRange
-from runners.millwheel.worker.productions import note_committed, production_of
+from runners.millwheel.worker.productions import note_durable, note_submitted, production_of
 from runners.millwheel.worker.worker_step import WorkerStep, merged
 from runners.stored.metrics import metrics_of
 from windowing.window import GLOBAL_WINDOW
@@ -121,7 +121,8 @@ class Owner:
     def commit(self, step: WorkerStep) -> Production:
         production = production_of(JOB, step)
         assert self.store.commit(production) == Committed()
-        note_committed(step)
+        note_submitted(step)
+        note_durable(step)
         return production
 
     @property
