@@ -141,7 +141,7 @@ class KeyParts:
         self._file = self._file or SpillFile()
         while self._kept:
             part, kept = self._kept.popitem()
-            fields = ((*attrs.astuple(each.sender), *each[1:]) for each in sorted(kept))
+            fields = ((*each.sender, *each[1:]) for each in sorted(kept))
             places = [self._file.write(encode_kept([each])) for each in fields]
             self._runs[part].append((places[0], len(places)))
         self._kept_bytes = 0

@@ -74,6 +74,9 @@ class UserTimers(dict[TimerName, SetTimer]):
             domain: the time domain.
             domain_of: returns the time domain of a timer.
         """
+        if not self:
+            self._queues = None
+            return None
         if len(self) <= _FEW:
             self._queues = None
             timers = [(at[0], timer) for timer, at in self.items() if domain_of(timer) is domain]
@@ -144,12 +147,12 @@ class KeyedState:
     @property
     def hold_us(self) -> int | None:
         """The first hold on the watermark behind the DoFn, in microseconds."""
-        holds_us = [
-            hold_us
-            for name, hold_us in self.values.items()
-            if name[0] == HOLD and type(name) is tuple
-        ]
-        return min(holds_us) if holds_us else None
+        first_us = None
+        for name in self.values:
+            if type(name) is tuple and name[0] == HOLD:
+                hold_us = self.values[name]
+                first_us = hold_us if first_us is None else min(first_us, hold_us)
+        return first_us
 
     @property
     def has_state(self) -> bool:

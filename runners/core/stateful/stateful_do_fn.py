@@ -310,7 +310,8 @@ class _Step:
         """Set the engine's timers, delete expired or empty cells, and end the bundle."""
         paged_kinds = self._machine.paged_kinds
         for cell_id, cell in self._touched.items():
-            if (self._is_expired(cell_id) and not self._is_kept(cell)) or cell.is_empty:
+            is_expired = self._expiry_us(cell_id) <= self._watermark_us
+            if (is_expired and not self._is_kept(cell)) or cell.is_empty:
                 if cell.pages is not None:
                     cell.drop_pages()
                     self._touch_pages(cell.pages)
@@ -325,7 +326,7 @@ class _Step:
                 if cell.pages is not None:
                     self._touch_pages(cell.pages)
                 self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
-                self._set_hold(cell_id, cell.hold_us)
+                self._set_hold(cell_id, self._hold_us(cell))
             self._effects.touched[cell_id] = None
         return self._end_bundle()
 
@@ -390,7 +391,7 @@ class _Step:
         return cell.pages
 
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
-        if cell_id not in self._touched and (hold_us := cell.hold_us) is not None:
+        if cell_id not in self._touched and (hold_us := self._hold_us(cell)) is not None:
             self._holds_us[cell_id] = hold_us
         self._touched[cell_id] = cell
         if cell.pages is not None:
@@ -443,7 +444,8 @@ class _Step:
 
     def _may_be_due(self, cell: KeyedState) -> bool:
         """Whether a timer may be due: a quick check that ignores the domains, as mostly none is."""
-        return cell.timers.may_be_due(max(self._watermark_us, self._now_us))
+        timers = cell.timers
+        return bool(timers) and timers.may_be_due(max(self._watermark_us, self._now_us))
 
     def _next(self, cell_id: CellId, cell: KeyedState) -> _Action | None:
         """The next action in the cell: due timers, then the element at its watermark; then the watermark moves on."""
@@ -511,9 +513,6 @@ class _Step:
         """Whether the time of a timer that keeps its window has come; at the end of time that of all of them has."""
         return fire_us <= self._last_now_us or self._last_now_us >= MAX_TIMESTAMP_US
 
-    def _is_expired(self, cell_id: CellId) -> bool:
-        return self._expiry_us(cell_id) <= self._watermark_us
-
     def _domain(self, timer: TimerName) -> TimeDomain:
         if spec_name(timer) == TTL:
             state = self._machine.states.get(timer[1])
@@ -557,7 +556,7 @@ class _Step:
             self._now_us,
             watermark_us=cell.watermark_us,
         )
-        hold_us = cell.hold_us if self._machine.can_hold else None
+        hold_us = self._hold_us(cell)
         outputs = self._machine.invoker.expire(cell, call)
         self._emit(cell, outputs, call, window.max_timestamp_us, hold_us, "its window has expired")
 
@@ -605,6 +604,10 @@ class _Step:
         )
         self._effects.calls.append(recorded)
 
+    def _hold_us(self, cell: KeyedState) -> int | None:
+        """The first hold of a cell, which is looked for only where there can be one."""
+        return cell.hold_us if self._machine.can_hold else None
+
     def _set_hold(self, cell_id: CellId, hold_us: int | None) -> None:
         window = cell_id[1]
         assert window is not None
@@ -624,7 +627,7 @@ class _Step:
             sign,
             cell.watermark_us,
         )
-        hold_us = cell.hold_us if self._machine.can_hold else None
+        hold_us = self._hold_us(cell)
         outputs = self._machine.invoker.process(cell, value, call)
         self._emit(cell, outputs, call, timestamp_us, hold_us, ELEMENT_CAME, element)
 
@@ -632,7 +635,7 @@ class _Step:
         key, window = cell_id[0], cell_id[1]
         assert window is not None
         expiry_us = self._expiry_us(cell_id)
-        hold_us = cell.hold_us if self._machine.can_hold else None
+        hold_us = self._hold_us(cell)
         keeps = self._keeps(cell, timer)
         set_us, base_us = cell.timers.pop(timer)
         output_us = cell.values.pop((HOLD, timer), None)
@@ -676,7 +679,8 @@ class _Step:
         event = self._first(cell, TimeDomain.EVENT)
         processing = self._first(cell, TimeDomain.PROCESSING)
         # What keeps an expired window is a timer of processing time.
-        events_us = [] if self._is_expired(cell_id) else [self._expiry_us(cell_id)]
+        expiry_us = self._expiry_us(cell_id)
+        events_us = [] if expiry_us <= self._watermark_us else [expiry_us]
         if event is not None:
             events_us.append(event[0])
         if cell.backlog:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import attrs
 
 
-@attrs.frozen(order=True, cache_hash=True)
-class RangeId:
+class RangeId(NamedTuple):
     """One key range of one computation; for a source computation, one split.
 
     Attributes:
@@ -18,7 +17,8 @@ class RangeId:
     """
 
     computation: str
-    index: int
+    # In place of the method of tuples, which nothing asks a range for.
+    index: int  # type: ignore[assignment]
 
     def __str__(self) -> str:
         return f"{self.computation}[{self.index}]"

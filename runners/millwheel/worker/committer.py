@@ -181,7 +181,7 @@ class Committer:
 
     def _sealed(self, step: WorkerStep) -> WorkerStep:
         """The step with how far its ranges have come, and with what user code has counted since the step before."""
-        return attrs.evolve(step.sealed(), metrics=take_updates(self._clock.now_us()))
+        return step.sealed(take_updates(self._clock.now_us()))
 
     def commit_round(self) -> None:
         """Send the commit of this round's steps, when the one before is durable.  Raises as `commit` does."""
@@ -237,7 +237,7 @@ class Committer:
         return self._under_way is None
 
     @property
-    def is_worth_waiting_for(self) -> bool:
+    def is_of_watermarks_alone(self) -> bool:
         """Whether a watermark is all that is under way: a round beside it would have a commit for as little."""
         return self._is_empty and not self.is_confirmed
 

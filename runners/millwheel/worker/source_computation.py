@@ -268,7 +268,9 @@ class SourceComputation:
             finished=frozenset([range_id] if is_finished else ()),
             when_committed=(partial(split.committed.note, batch.position),),
         )
-        step = merged([read, self._remembered(split, admitted.ids)])
+        step = read
+        if split.seen is not None:
+            step = merged([read, self._remembered(split, admitted.ids)])
         split.size.caused(batch.records, step.nbytes)
         return step, batch.records
 

@@ -274,7 +274,7 @@ class Worker:
             self._committer.confirm()
             raise
         busy_ms = self._clock.monotonic_ms() - began_ms - (self._committer.waited_ms - waited_ms)
-        waits = busy_ms >= LONG_ROUND_MS or self._committer.is_worth_waiting_for
+        waits = busy_ms >= LONG_ROUND_MS or self._committer.is_of_watermarks_alone
         if not worked or waits or self.is_stopped:
             self._committer.confirm()
         return worked

@@ -119,13 +119,18 @@ class WorkerStep:
         """Whether it must be a commit of its own."""
         return bool(self.reshape or self.ended_handovers or self.compacted)
 
-    def sealed(self) -> "WorkerStep":
-        """The step with how far its ranges have come until now, which goes with what it did."""
+    def sealed(self, metrics: MetricValues | None = None) -> "WorkerStep":
+        """The step with how far its ranges have come until now, which goes with what it did.
+
+        Args:
+            metrics: what user code has counted for it; None: what the step has.
+        """
         progress = {
             range_id: RangeProgress(owned.watermark_us, owned.percentile_us, owned.signal_mark)
             for range_id, owned in self.ranges.items()
         }
-        return attrs.evolve(self, progress=progress)
+        counted = self.metrics if metrics is None else metrics
+        return attrs.evolve(self, progress=progress, metrics=counted)
 
     @property
     def unacknowledged(self) -> Sequence[Checkpoint]:

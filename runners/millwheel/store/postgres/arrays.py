@@ -34,6 +34,9 @@ from windowing.timestamps import to_timestamp_us
 _HEADER = struct.Struct("!iiIii").pack
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
+#: Up to so many numbers are packed one by one: what puts many in place at once takes a few microseconds for any number.
+_FEW = 16
+_ELEMENTS = {typecode: struct.Struct(f"!i{typecode}") for typecode in "bdiq"}
 #: The bytes before and after the rows of a binary COPY; before each row comes the number of its values.
 _COPY_BEGIN, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _VALUES = struct.Struct("!h").pack
@@ -134,6 +137,8 @@ class _NumberArray(PackedArray):
         Raises:
             OverflowError: a value is out of range.
         """
+        if len(values) <= _FEW:
+            return _few(cls.typecode, cls.counted(values))
         numbers = array(cls.typecode, cls.counted(values))
         if sys.byteorder == "little":
             numbers.byteswap()
@@ -144,6 +149,16 @@ class _NumberArray(PackedArray):
         for offset in range(size):
             packed[4 + offset :: stride] = raw[offset::size]
         return bytes(packed)
+
+
+def _few(typecode: str, numbers: Sequence[Any]) -> bytes:
+    """The elements of an array of a few numbers, as most commits of a stream have them: packed one by one."""
+    element = _ELEMENTS[typecode]
+    size = element.size - len(_NULL)
+    try:
+        return b"".join([element.pack(size, number) for number in numbers])
+    except struct.error as error:
+        raise OverflowError(f"a number is out of range: {error}") from error
 
 
 class Int4Array(_NumberArray):
