@@ -7,6 +7,8 @@ resident size rose above that before the run: at its peak, and when half of the 
 Entries are pairs of a number and a text of 200 bytes, in two shards:
 
 * ``dict``, ``list``: a side input of so many entries, in which 20,000 elements look something up;
+* ``accumulating``: a dict whose window fires four times, with all that has come, before it has so many entries;
+* ``retracted``: a dict of so many entries, each of which is retracted once and replaced, in a window that fires twice;
 * ``wait``: so many elements that wait for a side input of one entry, which comes when they are all there;
 * ``kept``: so many elements, a hundred in each window, beside a side input that is corrected five times in each: they
   are kept, retracted, and emitted again.
@@ -36,12 +38,15 @@ from runners.millwheel.store.postgres import PostgresStore
 from runners.millwheel.worker.worker_options import WorkerOptions
 from windowing.timestamps import MAX_TIMESTAMP_US, US_PER_SECOND
 
-KINDS = ("dict", "list", "wait", "kept")
+LOOKED_UP = ("dict", "list", "accumulating", "retracted")
+KINDS = (*LOOKED_UP, "wait", "kept")
 MIB = 1 << 20
 LOOKUPS = 20_000
 TEXT_BYTES = 200
 #: The elements of one window of ``kept``, and how often the side input says something in it.
 PER_WINDOW, CORRECTIONS = 100, 5
+#: How often the window of ``accumulating`` fires, about.
+FIRINGS = 4
 #: So many times nothing is read before a source that waits for another one begins: that one has arrived by then.
 PAUSE_READS = 50
 
@@ -130,6 +135,11 @@ def pipeline(kind: str, entries: int) -> df.Pipeline:
         elements = p | "elements" >> df.Read(Rows(LOOKUPS, turn=1))
         view: Any = df.AsDict(side, shards=2) if kind == "dict" else df.AsList(side, shards=2)
         seen = elements | "look" >> df.Map(_looked_up, view, entries)
+    elif kind in LOOKED_UP:
+        elements = p | "elements" >> df.Read(Rows(LOOKUPS, turn=1))
+        view = df.AsDict(_revised(p, kind, entries), shards=2, retracts=False)
+        # Those that the first pane has are in each that follows.
+        seen = elements | "look" >> df.Map(_looked_up, view, entries // FIRINGS)
     elif kind == "wait":
         elements = p | "elements" >> df.Read(Rows(entries))
         side = p | "side" >> df.Read(Rows(1, turn=1, is_bounded=True))
@@ -152,6 +162,30 @@ def pipeline(kind: str, entries: int) -> df.Pipeline:
         | df.Count.PerKey()
     )
     return p
+
+
+def _revised(p: df.Pipeline, kind: str, entries: int) -> Any:
+    """A side input of so many entries whose window fires several times."""
+    modes = df.AccumulationMode
+    if kind == "accumulating":
+        read = p | "side" >> df.Read(Rows(entries, is_bounded=True))
+        return read | "several panes" >> df.WindowInto(
+            df.GlobalWindows(),
+            trigger=df.AfterWatermark(early=df.AfterCount(entries // FIRINGS)),
+            accumulation_mode=modes.ACCUMULATING,
+        )
+    twice = p | "side" >> df.Read(Rows(2 * entries, is_bounded=True))
+    newest = (
+        twice
+        | "entry" >> df.Map(lambda row: (row[0] % entries, row[1]))
+        | "each" >> _corrected(df.GlobalWindows())
+        | "newest" >> df.CombinePerKey(max)
+    )
+    return newest | "several panes" >> df.WindowInto(
+        df.GlobalWindows(),
+        trigger=df.AfterWatermark(early=df.AfterCount(entries)),
+        accumulation_mode=modes.ACCUMULATING_AND_RETRACTING,
+    )
 
 
 def _corrected(window_fn: df.WindowFn | None = None) -> df.WindowInto:

@@ -19,6 +19,7 @@ from dataflow.combiner_columns import columns_of_callable
 from dataflow.errors import PipelineError
 from dataflow.ptransform import PTransform, called
 from dataflow.type_vars import AccumulatorT, InT_contra, OutT_co
+from dataflow.views import ViewPart
 from windowing.location import user_location
 from windowing.overriding import stands_for
 
@@ -172,16 +173,23 @@ class CombinerFamily:
 class PassingCombineFn(CombineFn[InT_contra, AccumulatorT, OutT_co]):
     """A `CombineFn` whose values may go on before the result: an engine sends them on when they are many, each once.
 
-    They go on as `ViewPart`, with the number of the pane that they belong to.  Windows do not merge, and values are
-    never retracted.
+    They go on as `ViewPart`, with the number of the pane that they belong to.  Windows do not merge.
     """
 
     @abstractmethod
-    def passed_on(self, accumulator: AccumulatorT) -> tuple[list[Any], AccumulatorT]:
+    def passed_on(self, accumulator: AccumulatorT) -> tuple[ViewPart, AccumulatorT]:
         """The values that have not gone on, and the accumulator when they have.
 
         Args:
             accumulator: not to be used afterwards, if they do go on.
+        """
+
+    @abstractmethod
+    def gone(self, accumulator: AccumulatorT) -> int:
+        """How many values have gone on.
+
+        Args:
+            accumulator: not changed.
         """
 
 
@@ -223,10 +231,14 @@ class PassOnFn(PassingCombineFn[Any, tuple[int, list[Any]], Any]):
 
     def passed_on(
         self, accumulator: tuple[int, list[Any]]
-    ) -> tuple[list[Any], tuple[int, list[Any]]]:
+    ) -> tuple[ViewPart, tuple[int, list[Any]]]:
         """The values that have not gone on, and the accumulator when they have."""
         count, values = accumulator
-        return values, (count + len(values), [])
+        return ViewPart(values), (count + len(values), [])
+
+    def gone(self, accumulator: tuple[int, list[Any]]) -> int:
+        """How many values have gone on."""
+        return accumulator[0]
 
 
 class ListCombineFn(CombineFn):

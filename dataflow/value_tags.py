@@ -31,7 +31,7 @@ from dataflow.set_aside import Origin
 from dataflow.transforms.changelog import Change
 from dataflow.typed_keys import TypedKey
 from dataflow.unbounded_sums import UnboundedSum
-from dataflow.views import View, ViewEnd, ViewPart, WithViews
+from dataflow.views import SignedViewPart, View, ViewEnd, ViewPart, WithViews
 from triggers.after_watermark import Phases
 from triggers.parts import Fired
 from triggers.repeatedly import Finished
@@ -72,6 +72,7 @@ ATTRS: dict[str, type] = {
     "windowed value": WindowedValue,
     "unbounded sum": UnboundedSum,
     "view part": ViewPart,
+    "signed view part": SignedViewPart,
     "view end": ViewEnd,
 }
 #: Classes with other fields than those that are written, which are the arguments that make them, by their tags.

@@ -277,11 +277,22 @@ class ViewPart:
 
 
 @attrs.frozen
+class SignedViewPart(ViewPart):
+    """Some of the elements of a view of which elements may be retracted: those that come, and those that go.
+
+    Attributes:
+        signs: of each element +1, or -1 where it is retracted.
+    """
+
+    signs: list[int] = attrs.field(factory=list)
+
+
+@attrs.frozen
 class ViewEnd:
     """The end of a pane of a side input whose first elements have gone before it.
 
     Attributes:
-        count: how many have gone before it.
+        count: how many have gone before it, those that are retracted among them.
         values: the other elements.
     """
 

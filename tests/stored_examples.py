@@ -41,7 +41,7 @@ from dataflow.serialization import dumps, loads
 from dataflow.set_aside import Origin
 from dataflow.source import Backlog
 from dataflow.unbounded_sums import UnboundedSum
-from dataflow.views import View, ViewEnd, ViewPart, WithViews
+from dataflow.views import SignedViewPart, View, ViewEnd, ViewPart, WithViews
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.cells import (
     NOTHING,
@@ -386,6 +386,7 @@ VALUES: dict[str, Any] = {
     "windowed value": df.WindowedValue("x", NOON, FIRST),
     "view": View([("k", 1)]),
     "view part": ViewPart([("k", 1)], 1_000),
+    "signed view part": SignedViewPart([("k", 1), ("k", 2)], signs=[-1, 1]),
     "view end": ViewEnd(1_000, [("k", 1)]),
     "with views": WithViews("x", (View([1]), View([]))),
     "paged bag": PagedBag(2, ["z"]),

@@ -152,12 +152,12 @@ class PassOn(PTransform[Any, Any]):
     """``(key, value)`` pairs to panes as those of `GroupByKey`, whose values go before them where they are many.
 
     It emits ``(key, ViewPart)`` as values come, and ``(key, (count, values))`` per window and firing: how many have
-    gone before, and the others.  Windows do not merge, and values are never retracted.
+    gone before, and the others; none, where some have gone and later panes have them too.  Where values may be
+    retracted, those that go on are a `SignedViewPart`.  Windows do not merge.
     """
 
     def expand(self, pcoll: PCollection[tuple[K, Any]]) -> PCollection[tuple[K, Any]]:
         """Add the primitive."""
-        assert not pcoll.node.retracted_by
         assert not pcoll.node.strategy.is_merging
         return _add(pcoll, PassOnFn())
 

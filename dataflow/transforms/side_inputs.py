@@ -17,10 +17,10 @@ pane is retracted, and said again with the new one, as long as the window of the
 side input is given with ``retracts=False``.
 
 **How.**  Elements are divided into shards by their values, and a view is sent to every shard, its elements before its
-pane where they are many; the shard keeps it until the window of the side input has expired.  So state is bounded by the
-open windows: in each shard the views, the elements that wait, and, where they may be retracted, those that have been
-emitted.  What is large of it is in pages in a stream, and of these as many in memory as fit; so it is in batch, in a
-file, where it does not fit.
+pane where they are many, and of a pane that accumulates what has come and gone since the one before; the shard keeps it
+until the window of the side input has expired.  So state is bounded by the open windows: in each shard the views, the
+elements that wait, and, where they may be retracted, those that have been emitted.  What is large of it is in pages in
+a stream, and of these as many in memory as fit; so it is in batch, in a file, where it does not fit.
 
 Dataflow Model, section 2.1 (ParDo), for the transform; side inputs are of FlumeJava and Beam.
 """
@@ -30,7 +30,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, ClassVar
 from zlib import crc32
 
@@ -46,12 +46,13 @@ from dataflow.pipeline import PCollection
 from dataflow.ptransform import PTransform
 from dataflow.transforms.counted import counted_at_the_end
 from dataflow.transforms.flatten import Flatten
-from dataflow.transforms.group import CombinePerKey, GroupByKey, PassOn
+from dataflow.transforms.group import CombinePerKey, PassOn
 from dataflow.transforms.rewindowed import Rewindowed
 from dataflow.type_vars import T
 from dataflow.upstream import windows_of
 from dataflow.views import (
     AsOne,
+    SignedViewPart,
     ViewArgument,
     ViewEnd,
     ViewForm,
@@ -71,8 +72,6 @@ from windowing.window_fn import MergingWindowFn, WindowFn
 #: How many shards elements are divided into: enough to keep some workers busy, and each has the views.
 SHARDS = 16
 
-#: More elements of a view go to a shard in parts.
-WHOLE_VALUES = 256
 #: Elements of a part, for each shard: what an engine keeps in memory of all parts are as many records as it likes.
 PART_VALUES = 4
 
@@ -348,8 +347,8 @@ def _panes_of(keyed: PCollection[Any], *, has_latest: bool) -> PTransform[Any, A
     """A transform from elements to the panes of a view, which go in parts where they may be large."""
     if has_latest:
         return "latest" >> CombinePerKey(_LatestFn())
-    # What may be retracted has to be found again among the elements of its window.
-    return GroupByKey() if keyed.node.retracted_by else PassOn()
+    # What either has in a store, and has sent, the other cannot read.
+    return "PassOnChanges" >> PassOn() if keyed.node.retracted_by else PassOn()
 
 
 def _window_fn(pcoll: PCollection[Any], side: SideInput, number: int) -> WindowFn:
@@ -426,10 +425,7 @@ def _side_windows(side: SideInput, window_fn: WindowFn, panes: PCollection[Any])
 
 @attrs.frozen
 class _Everywhere:
-    """A pane of a side input, or a part of one, for every shard; in parts, as it may be larger than memory.
-
-    The parts follow from the values, and not from where these are: an attempt that has other memory sends the same.
-    """
+    """A pane of a side input, or a part of one, for every shard; parts are smaller where there are fewer shards."""
 
     number: int
     shards: int
@@ -437,19 +433,21 @@ class _Everywhere:
     def __call__(self, group: tuple[None, Any], /) -> Iterable[Any]:
         _, content = group
         if isinstance(content, ViewPart):
-            return self._parts(content.values, None)
+            return self._parts(content)
         if isinstance(content, tuple):
             count, content = content
             if count:
                 return self._to_all(ViewEnd(count, content))
-        if len(content) > WHOLE_VALUES:
-            return self._parts(content, len(content))
-        return self._to_all(content if isinstance(content, list) else list(content))
+        return self._to_all(content)
 
-    def _parts(self, values: Sequence[Any], count: int | None) -> Iterator[Any]:
-        left = iter(values)
-        while part := list(islice(left, PART_VALUES * self.shards)):
-            yield from self._to_all(ViewPart(part, count))
+    def _parts(self, whole: ViewPart) -> Iterator[Any]:
+        size = PART_VALUES * self.shards
+        for start in range(0, len(whole.values), size):
+            span = slice(start, start + size)
+            if isinstance(whole, SignedViewPart):
+                yield from self._to_all(SignedViewPart(whole.values[span], signs=whole.signs[span]))
+            else:
+                yield from self._to_all(ViewPart(whole.values[span]))
 
     def _to_all(self, content: Any) -> list[Any]:
         return [(shard, (self.number, content)) for shard in range(self.shards)]

@@ -515,6 +515,26 @@ def _retracted_side_input(p: df.Pipeline) -> df.PCollection[Any]:
     return numbers | df.Map(lambda x, total: x + total, df.AsSingleton(total, 0)) | _Net()
 
 
+def _large_side_inputs_that_change(p: df.Pipeline) -> df.PCollection[Any]:
+    """One whose elements are retracted, and one that grows by panes: in the end the last of both is there."""
+    always = df.WindowInto(df.GlobalWindows(), trigger=df.Always(), accumulation_mode=_RETRACTING)
+    growing = df.WindowInto(
+        df.GlobalWindows(),
+        trigger=df.AfterWatermark(early=df.AfterCount(1_000)),
+        accumulation_mode=df.AccumulationMode.ACCUMULATING,
+    )
+    numbers = p | "numbers" >> df.Create([3, 999])
+    twice = p | "twice" >> df.Create([(f"key {each % 1_000}", each) for each in range(2_000)])
+    newest = twice | always | df.CombinePerKey(max)
+    every = p | "every" >> df.Create(range(3_000)) | "growing" >> growing
+    seen = numbers | df.Map(
+        lambda x, newest, every: (newest[f"key {x}"], len(newest), len(every), sum(every)),
+        df.AsDict(newest),
+        df.AsList(every),
+    )
+    return seen | _Net()
+
+
 def _wait_on(p: df.Pipeline) -> df.PCollection[Any]:
     """In windows, one of which has no signal; values that look like outputs stay what they are."""
     numbers = p | "numbers" >> df.Create(stamped([(1, 5), (2, 65), (3, 125)])) | MINUTE
@@ -837,6 +857,11 @@ PROGRAMS: Sequence[Program] = (
     Program("WaitOn", _wait_on, [1, 2, 3]),
     Program("side input that changes slowly", _slowly_changing, [(1, 0.0), (2, 1.0), (3, 60.0)]),
     Program("side input that is retracted", _retracted_side_input, [31, 32, 33]),
+    Program(
+        "large side inputs that change",
+        _large_side_inputs_that_change,
+        [(each, 1_000, 3_000, sum(range(3_000))) for each in (1_003, 1_999)],
+    ),
     Program(
         "asynchronous calls",
         _async,

@@ -10,7 +10,7 @@ import pytest
 
 from runners.millwheel.store.postgres import PostgresStore
 from tests.killing import kill_one_after_the_other, seeded
-from tests.views_job import ELEMENTS, JOB, PAIRS, pair
+from tests.views_job import ELEMENTS, JOB, PAIRS, REVISED, pair
 from tests.waiting import RUN_MAX_S
 
 KILLS = ("driver", "worker", "worker", "worker", "everything")
@@ -29,7 +29,9 @@ def rows(dsn: str) -> list[tuple[object, ...]]:
     with psycopg.connect(dsn) as connection:
         if connection.execute("SELECT to_regclass('found')").fetchone() == (None,):
             return []
-        return connection.execute("SELECT number, found, size FROM found ORDER BY 1").fetchall()
+        return connection.execute(
+            "SELECT number, found, size, revised FROM found ORDER BY 1"
+        ).fetchall()
 
 
 @pytest.mark.spark
@@ -55,7 +57,11 @@ def test_a_view_is_seen_when_it_is_complete_whoever_is_killed(
     assert done.returncode == 0, log.read_text()[-5_000:]
 
     assert max(pages_before_any_row) > PAGES_MIN, "nobody was killed while parts were on their way"
-    expected = [(each, pair(each)[1], 2 * PAIRS) for each in range(0, PAIRS, PAIRS // ELEMENTS)]
+    size = 2 * PAIRS + REVISED
+    expected = [
+        (each, pair(each)[1], size, REVISED + each % REVISED)
+        for each in range(0, PAIRS, PAIRS // ELEMENTS)
+    ]
     assert rows(store_dsn) == expected
     with closing(PostgresStore(store_dsn)) as store:
         left = store.statistics(JOB)

@@ -81,7 +81,6 @@ def in_pages(page_bytes: int | None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GroupingStage, "__init__", made)
         if page_bytes is not None:
-            patch.setattr(side_inputs, "WHOLE_VALUES", 1)
             patch.setattr(side_inputs, "PART_VALUES", 1)
             patch.setattr(group_also_by_window, "PASSED_VALUES", 2)
             patch.setattr(arriving_views, "FEW", 1)

@@ -44,13 +44,13 @@ def tiny_pages(monkeypatch: Patch) -> None:
 
 
 def tiny_parts(patch: Patch) -> None:
-    """Have side inputs go in parts of a few elements, be in pages as soon as they come, and be made page by page."""
+    """Have side inputs go in parts of a few elements, be in pages as soon as they come, and be made in steps."""
     patch.setattr(side_inputs, "PART_VALUES", 1)
     patch.setattr(group_also_by_window, "PASSED_VALUES", 3)
     for module in (side_inputs_machine, arriving_views):
         patch.setattr(module, "FEW", 1)
     patch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
-    patch.setattr(arriving_views, "MADE_PAGES", 1)
+    patch.setattr(arriving_views, "MADE_PAGES", 16)
     patch.setattr(arriving_views, "BUCKET_PAGES", 1)
 
 
@@ -227,7 +227,10 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
 
 
 def build_retracted(p: df.Pipeline, source: df.Source) -> None:
-    """Elements that are retracted, beside one view that they follow, and one of which each keeps its version."""
+    """Elements that are retracted, beside two views that they follow, and one of which each keeps its version.
+
+    The elements of one view are retracted themselves.
+    """
     values: Any = p | "read" >> df.Read(source)
     windowed = [
         values
@@ -241,13 +244,19 @@ def build_retracted(p: df.Pipeline, source: df.Source) -> None:
         for mode in (RETRACTING, df.AccumulationMode.ACCUMULATING)
     ]
     sums = windowed[0] | "pair" >> df.Map(lambda v: (v % 23, v)) | "totals" >> df.CombinePerKey(sum)
+    by_six = (
+        windowed[0] | "sixth" >> df.Map(lambda v: (v % 6, v)) | "by six" >> df.CombinePerKey(sum)
+    )
     thirds, fifths = [
         each | f"every {n}" >> df.Filter(lambda value, n=n: value % n == 0)
         for each, n in zip(windowed, (3, 5), strict=True)
     ]
     (
         sums
-        | "beside" >> df.Map(seen_now, df.AsIter(thirds, shards=2), df.AsList(fifths, shards=2))
+        | "beside"
+        >> df.Map(
+            seen_now, df.AsIter(thirds, shards=2), df.AsList(fifths, shards=2), df.AsDict(by_six)
+        )
         | "sum" >> df.CombinePerKey(sum)
         | "row" >> df.Map(row)
         | "sums" >> df.WriteToPostgres("sums", columns=COLUMNS, key=["key", "start"])
@@ -257,11 +266,13 @@ def build_retracted(p: df.Pipeline, source: df.Source) -> None:
 RETRACTING = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
 
 
-def seen_now(total: tuple[int, int], thirds: Any, fifths: list[int]) -> tuple[int, int]:
+def seen_now(
+    total: tuple[int, int], thirds: Any, fifths: list[int], by_six: Any
+) -> tuple[int, int]:
     """Of the second view only what is the same in all versions: that whoever retracts it has the same one."""
     assert all(each % 5 == 0 for each in fifths)
     key, value = total
-    return key % 5, hash((value, *sorted(thirds))) % 1_000_003
+    return key % 5, hash((value, *sorted(thirds), *sorted(by_six.items()))) % 1_000_003
 
 
 @pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])

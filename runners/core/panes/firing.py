@@ -27,6 +27,9 @@ class Panes:
         self._accumulation, self._whole = accumulation, whole
         self._is_retracting = accumulation.strategy.is_retracting
         self._mode = accumulation.strategy.accumulation_mode
+        #: Whether a pane of which values have gone has no other ones, so that it differs from the one before by what
+        #: has gone since.
+        self._passes_all = accumulation.passes_on and self._mode is not AccumulationMode.DISCARDING
         self._lateness_us = accumulation.strategy.allowed_lateness_us
 
     def fire(
@@ -59,6 +62,8 @@ class Panes:
         for emitted in state.emitted:
             effects.emit_retractable(emitted, -1)
         state.emitted, state.pending = (), 0
+        if self._passes_all and self._has_gone(state):
+            self.pass_on(key, window, state, effects, 1)
         accumulator = self._accumulator(state)
         if accumulator is NOTHING:
             if self._whole is None and state.accumulator is not NOTHING:
@@ -79,6 +84,35 @@ class Panes:
         elif self._mode is AccumulationMode.ACCUMULATING and state.accumulator is not NOTHING:
             # What was emitted is not retracted later, so its event time no longer holds the watermark.
             state.accumulator = self._accumulation.unstamped(state.accumulator)
+
+    def pass_on(
+        self, key: Any, window: Window, state: WindowState, effects: Effects, at_least: int
+    ) -> None:
+        """Emit the values of a window that have not gone, with the number of the pane that they belong to.
+
+        Args:
+            key: of the window.
+            window: the window.
+            state: of the window; changed in place.
+            effects: receives what is emitted.
+            at_least: if they are so many.
+        """
+        part, left = self._accumulation.passed_on(state.accumulator)
+        if len(part.values) < at_least:
+            return
+        state.accumulator = left
+        pane = attrs.evolve(NO_FIRING, index=state.firings)
+        element = emitted_key(key), part
+        passed = EmittedPane(element, window.max_timestamp_us, window, pane)
+        if self._is_retracting:
+            effects.emit_retractable(passed)
+        else:
+            effects.emit(element, passed.timestamp_us, window, pane)
+
+    def _has_gone(self, state: WindowState) -> bool:
+        """Whether values of a window have gone before its pane."""
+        accumulator = state.accumulator
+        return accumulator is not NOTHING and self._accumulation.gone(accumulator) > 0
 
     def _emit_changes(self, key: Any, window: Window, state: WindowState, effects: Effects) -> None:
         """Retract what is gone, and emit what has come since the window last fired.

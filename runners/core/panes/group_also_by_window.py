@@ -23,17 +23,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-import attrs
-
-from dataflow.typed_keys import emitted_key
-from dataflow.views import ViewPart
 from runners.core.ground.active_windows import ActiveWindows
 from runners.core.ground.cells import (
     NOTHING,
     Cell,
     CellId,
     Effects,
-    EmittedPane,
     LateArrival,
     TimerId,
     WindowState,
@@ -47,7 +42,6 @@ from runners.core.partials.partial import LatePartial, Partial
 from triggers.clocks import Clocks
 from triggers.timestamp_combiner import TimestampCombiner
 from triggers.trigger import Elements
-from windowing.pane import NO_FIRING
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
 
@@ -192,7 +186,7 @@ class GroupAlsoByWindow:
             touched[cell_id] = state
             self._absorb(state, window, partial, clocks)
             if self._accumulation.passes_on:
-                self._pass_on(key, window, state, effects)
+                self._life.pass_on(key, window, state, effects, PASSED_VALUES)
         for cell_id, state in touched.items():
             self._life.fire_if_due(cells, cell_id, cell_id[1], state, effects, clocks)
         effects.touched.update(dict.fromkeys(touched))
@@ -263,20 +257,6 @@ class GroupAlsoByWindow:
             if not cell:
                 cells.pop(cell_id, None)
 
-    def _pass_on(self, key: Any, window: Window, state: WindowState, effects: Effects) -> None:
-        """Emit the values of a window, if they are many, with the number of the pane that they belong to."""
-        values, left = self._accumulation.passed_on(state.accumulator)
-        if len(values) < PASSED_VALUES:
-            return
-        state.accumulator = left
-        pane = attrs.evolve(NO_FIRING, index=state.firings)
-        element = emitted_key(key), ViewPart(values)
-        passed = EmittedPane(element, window.max_timestamp_us, window, pane)
-        if self._strategy.is_retracting:
-            effects.emit_retractable(passed)
-        else:
-            effects.emit(element, passed.timestamp_us, window, pane)
-
     def _absorb(self, state: WindowState, window: Window, partial: Partial, clocks: Clocks) -> None:
         _, _, accumulator, count = partial
         elements = Elements(count)
@@ -322,7 +302,8 @@ class GroupAlsoByWindow:
     def _drop(self, arrival: Partial, effects: Effects, clocks: Clocks) -> None:
         ((key, window, accumulator, count),) = self._folded([arrival])
         if self._accumulation.passes_on:
-            accumulator, _ = self._accumulation.passed_on(accumulator)
+            part, _ = self._accumulation.passed_on(accumulator)
+            accumulator = part.values
         record = arrival.record if isinstance(arrival, LatePartial) else None
         late = LateArrival(key, window, accumulator, count, clocks.watermark_us, record)
         effects.late.append(late)

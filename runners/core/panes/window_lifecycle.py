@@ -92,6 +92,12 @@ class WindowLifecycle:
         is_last = self._strategy.expiry_us(window) <= clocks.watermark_us
         self._fire(key, window, state, effects, clocks, _CORRECTED, is_last=is_last)
 
+    def pass_on(
+        self, key: Any, window: Window, state: WindowState, effects: Effects, at_least: int
+    ) -> None:
+        """Emit values of a window before its pane; see `Panes.pass_on`."""
+        self._panes.pass_on(key, window, state, effects, at_least)
+
     def retract_standing(self, key: Any, state: WindowState, effects: Effects) -> None:
         """Retract what a window has emitted; see `Panes.retract_standing`."""
         self._panes.retract_standing(key, state, effects)

@@ -22,16 +22,19 @@ from dataflow.combine_fn import (
     CombineFn,
     ListCombineFn,
     PassingCombineFn,
+    PassOnFn,
     can_retract_input,
 )
 from dataflow.combiners import columns_by_place
 from dataflow.graph import Group, KeyedOperation, ParDo, PipelineGraph, TransformNode
 from dataflow.join_fn import JoinFn
+from dataflow.views import ViewPart
 from runners.core.ground.bundle import Bundle
 from runners.core.partials.signed_combine import (
     MultisetCombineFn,
     RetractingCombineFn,
     SignedCombineFn,
+    SignedPassOnFn,
 )
 from runners.core.partials.signed_groups import SignedCoGroupFn, SignedJoinFn
 from triggers.timestamp_combiner import TimestampCombiner
@@ -71,7 +74,7 @@ class Accumulation:
         )
         #: Whether values go on as they come.
         self.passes_on = isinstance(combine_fn, PassingCombineFn)
-        assert not (self.passes_on and (is_retracted or strategy.is_merging))
+        assert not (self.passes_on and strategy.is_merging)
         #: Whether the trigger reads the values.
         self.reads_values = strategy.trigger.reads_values
         self._is_stamped = strategy.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW
@@ -164,13 +167,21 @@ class Accumulation:
         extract = self._result_fn.extract_output
         return [extract(each) for each in accumulators]
 
-    def passed_on(self, accumulator: Any) -> tuple[list[Any], Any]:
+    def passed_on(self, accumulator: Any) -> tuple[ViewPart, Any]:
         """The values of an accumulator that go on now, and the accumulator when they have; see `PassingCombineFn`."""
-        assert isinstance(self._user_fn, PassingCombineFn)
         if not self._is_stamped:
-            return self._user_fn.passed_on(accumulator)
-        values, left = self._user_fn.passed_on(accumulator[0])
-        return values, (left, accumulator[1])
+            return self._passing.passed_on(accumulator)
+        part, left = self._passing.passed_on(accumulator[0])
+        return part, (left, accumulator[1])
+
+    def gone(self, accumulator: Any) -> int:
+        """How many values of an accumulator have gone on."""
+        return self._passing.gone(accumulator[0] if self._is_stamped else accumulator)
+
+    @property
+    def _passing(self) -> PassingCombineFn:
+        assert isinstance(self._result_fn, PassingCombineFn)
+        return self._result_fn
 
     def changes(self, accumulator: Any, more: Any) -> tuple[Any, Any]:
         """The values that more input removes from the result of an accumulator, and those that it adds.
@@ -265,6 +276,8 @@ def _signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:
         return SignedJoinFn(combine_fn)
     if isinstance(combine_fn, CoGroupFn):
         return SignedCoGroupFn(combine_fn)
+    if isinstance(combine_fn, PassOnFn):
+        return SignedPassOnFn(combine_fn)
     if can_retract_input(combine_fn) and not can_split:
         return RetractingCombineFn(combine_fn)
     return MultisetCombineFn(combine_fn)

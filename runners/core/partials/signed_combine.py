@@ -15,8 +15,9 @@ from typing import Any
 
 import attrs
 
-from dataflow.combine_fn import CombineFn
+from dataflow.combine_fn import CombineFn, ListCombineFn, PassingCombineFn, PassOnFn
 from dataflow.errors import TransformError
+from dataflow.views import SignedViewPart
 from runners.core.ground.element_text import shown
 
 SignedInput = tuple[Any, int]
@@ -180,4 +181,69 @@ class RetractingCombineFn(SignedCombineFn):
 
     def unsigned(self, accumulator: tuple[Any, int]) -> Any:
         """The accumulator of the user's function."""
+        return accumulator[0]
+
+
+_COUNTED = MultisetCombineFn(ListCombineFn())
+#: How many values have gone on, and how often each is there that has not; below zero if it is retracted.
+_Passed = tuple[int, dict[Any, int]]
+
+
+@attrs.frozen
+class SignedPassOnFn(
+    SignedCombineFn, PassingCombineFn[SignedInput, _Passed, tuple[int, list[Any]]]
+):
+    """Passes values on, and their retractions; a value that is retracted before it has gone on does not go.
+
+    Whether a value that is retracted has gone on nobody knows here, nor therefore how many there are: a window of which
+    some have gone on has panes until it expires.
+    """
+
+    combine_fn: PassOnFn
+
+    def create_accumulator(self) -> _Passed:
+        """Nothing."""
+        return 0, {}
+
+    def add_inputs(self, accumulator: _Passed, values: Iterable[SignedInput]) -> _Passed:
+        """Count values up and retractions down.
+
+        Raises:
+            TransformError: a value cannot be hashed.
+        """
+        gone, counts = accumulator
+        return gone, _COUNTED.add_inputs(counts, values)
+
+    def merge_accumulators(self, accumulators: Iterable[_Passed]) -> _Passed:
+        """Add the counts up."""
+        gone, counts = zip(*accumulators, strict=True)
+        return sum(gone), _COUNTED.merge_accumulators(counts)
+
+    def extract_output(self, accumulator: _Passed) -> tuple[int, list[Any]]:
+        """How many have gone on, and the others that are there."""
+        return accumulator[0], _COUNTED.extract_output(accumulator[1])
+
+    def size(self, accumulator: _Passed) -> int:
+        """How many have gone on; if none has, how many are there."""
+        return accumulator[0] or _COUNTED.size(accumulator[1])
+
+    def is_void(self, accumulator: _Passed) -> bool:
+        """Whether none has gone on, and every value has been retracted."""
+        return not accumulator[0] and _COUNTED.is_void(accumulator[1])
+
+    def unsigned(self, accumulator: _Passed) -> tuple[int, list[Any]]:
+        """The accumulator of the function that takes inputs without signs, if nothing has gone on."""
+        return accumulator[0], _COUNTED.unsigned(accumulator[1])
+
+    def passed_on(self, accumulator: _Passed) -> tuple[SignedViewPart, _Passed]:
+        """The values that have not gone on, and retractions, and the accumulator when they have."""
+        gone, counts = accumulator
+        values, signs = list[Any](), list[int]()
+        for value, count in counts.items():
+            values += [as_given(value)] * abs(count)
+            signs += [1 if count > 0 else -1] * abs(count)
+        return SignedViewPart(values, signs=signs), (gone + len(values), {})
+
+    def gone(self, accumulator: _Passed) -> int:
+        """How many have gone on."""
         return accumulator[0]

@@ -4,17 +4,23 @@ While a step takes parts in, they are a list; if that is large at the end of the
 that a view need not fit into memory.  Where it is seen as a sequence or iterated, the bag is the view.  Where its keys
 will be looked up, it is divided among buckets by the places of the keys when all is there, and pages are made of one
 bucket after the other (Grace hash join); in each step some pages of it, and the view is not seen before the last.
+
+So is a view that has the elements of a former version too: these are divided with what has come since, and the former
+version is seen until the new one is made. And one whose elements may be retracted: an element and its retraction are in
+one bucket, where they cancel out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 import attrs
 
+from dataflow.combine_fn import ListCombineFn
 from dataflow.map_keys import place_of
-from dataflow.paged_state import FEW, PagedBag, PagedMap, SizeWatch
-from dataflow.views import ViewEnd, ViewForm, ViewPart
+from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch
+from dataflow.views import SignedViewPart, View, ViewEnd, ViewForm, ViewPart
+from runners.core.partials.signed_combine import MultisetCombineFn, as_given
 from runners.core.side_inputs.large_views import BAGS, MAPPINGS, bag_for
 from runners.core.stateful.cell_pages import CellPages
 
@@ -24,6 +30,47 @@ BUCKET_PAGES, BUCKETS_MAX = 16, 64
 #: How many pages are made in one step, about.
 MADE_PAGES = 64
 
+#: Counts elements that come and go.
+_COUNTED = MultisetCombineFn(ListCombineFn())
+
+
+class FormerView:
+    """A version of a view, page by page: the next one is made of it, and of what has come since.
+
+    Args:
+        known: the view.
+    """
+
+    def __init__(self, known: View | Paged) -> None:
+        self._known = known
+
+    @property
+    def size(self) -> int:
+        """How many pages it has; what is in none of them counts as one more."""
+        return self._known.size if isinstance(self._known, PagedBag | PagedMap) else 0
+
+    def read(self, first: int, end: int) -> list[Any]:
+        """The elements of some pages.
+
+        Args:
+            first: the number of the first page.
+            end: one past that of the last; that of the last page is `size`.
+        """
+        known, last = self._known, min(end, self.size)
+        if isinstance(known, PagedBag):
+            return known.values_of(first, last) + (known.last if end > known.size else [])
+        if isinstance(known, PagedMap):
+            entries = chain(
+                known.entries_of(range(first, last)),
+                known.placeless.items() if end > known.size else (),
+            )
+            return [(key, value) for key, (_, values) in entries for value in values]
+        assert isinstance(known, View)
+        return list(known.contents)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.read(0, self.size + 1))
+
 
 @attrs.define
 class ArrivingView:
@@ -31,15 +78,20 @@ class ArrivingView:
 
     Attributes:
         version: that the view will have.
-        count: how many elements have come.
+        count: how many elements have come; of a view that is being made, with those of the former version.
         contents: these, but for those that have gone on to buckets: a list or a bag.
-        buckets: pairs by the places of their keys, each a bag; empty: it is not divided.
+        buckets: the elements by their places, or those of their keys, each a bag; empty: it is not divided.
         expected: of how many elements the view consists; None: that is not known.
         has_end: whether an end has said that; else the parts have.
         placeless: the elements that have no place, when it is divided.
-        made: the map that is being made of the buckets; None: none is.
+        made: the map, or the bag, that is being made of the buckets; None: none is.
         made_buckets: of how many of them it has been made.
-        rest: the elements that came with the end, where later panes have those of former ones, and have these anew.
+        rest: the elements that came with the end, where later panes have those of former ones, and have these anew; so
+            it was sent by earlier versions of this package.
+        is_signed: whether ``contents``, ``buckets`` and ``placeless`` have pairs of an element and a sign.
+        former_read: of how many pages of the former version it has the elements.
+        owed: the elements that are to be retracted when they come, as such pairs.
+        kept: of a view that is being made, how many elements are there when others have been retracted.
     """
 
     version: int
@@ -49,9 +101,13 @@ class ArrivingView:
     expected: int | None = None
     has_end: bool = False
     placeless: list[Any] = attrs.field(factory=list)
-    made: PagedMap | None = None
+    made: PagedMap | PagedBag | None = None
     made_buckets: int = 0
     rest: list[Any] = attrs.field(factory=list)
+    is_signed: bool = False
+    former_read: int = 0
+    owed: list[Any] = attrs.field(factory=list)
+    kept: int = 0
     _watch: SizeWatch = attrs.field(factory=SizeWatch, eq=False, repr=False)
 
     def add(self, part: ViewPart) -> None:
@@ -59,7 +115,11 @@ class ArrivingView:
         self.count += len(part.values)
         if part.count is not None:
             self.expected = part.count
-        self.contents.extend(part.values)
+        if isinstance(part, SignedViewPart):
+            self.have_signs()
+            self.contents.extend(zip(part.values, part.signs, strict=True))
+        else:
+            self.contents.extend(_signed(part.values) if self.is_signed else part.values)
 
     def end(self, end: ViewEnd, *, keeps_parts: bool) -> None:
         """Take the end in.
@@ -79,13 +139,44 @@ class ArrivingView:
         """Have parts alone, which are in later panes too."""
         self.expected, self.has_end, self.rest = None, False, []
 
+    def take_in(self, before: "ArrivingView") -> None:
+        """Have what has come of a pane before this one, too.
+
+        Args:
+            before: not to be used afterwards; its pages stay where they are, and are this one's.
+        """
+        self.count += before.count
+        if self.is_signed or before.is_signed:
+            self.have_signs()
+            before.have_signs()
+        if not isinstance(before.contents, PagedBag):
+            self.contents.extend(before.contents)
+            return
+        came = self.contents if isinstance(self.contents, PagedBag) else PagedBag(0, self.contents)
+        self.contents = before.contents.followed_by(came)
+        # Where these pages are, nothing else may be put before they are gone.
+        self.version = max(self.version, before.version)
+
+    def owes(self, entries: list[Any]) -> None:
+        """Have elements that are retracted, and have not come: they do not count."""
+        self.have_signs()
+        self.contents.extend(entries)
+
+    def have_signs(self) -> None:
+        """Have elements with signs from here on."""
+        if not self.is_signed:
+            contents = self.contents
+            self.contents, self.is_signed = _signed(contents), True
+            if isinstance(contents, PagedBag):
+                contents.drop()
+
     def containers(self, state: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """What may be in pages, by the name that it has there.
 
         Args:
             state: the name of the view.
         """
-        # There is no bag any more when the map is made, whose pages have the same name.
+        # There is nothing to be divided any more when it is made, whose pages have the same name.
         yield state, self.contents if self.made is None else self.made
         for number, bucket in enumerate(self.buckets):
             yield (*state, "bucket", number), bucket
@@ -106,48 +197,79 @@ class ArrivingView:
         elif len(self.contents) >= FEW:
             nbytes = self._watch.nbytes(self.contents)
             if nbytes is not None and nbytes > page_bytes:
-                kind = bag_for(form)
+                kind = PagedBag if self.is_signed else bag_for(form)
                 self.contents = kind.of(self.contents, pages, state, nbytes, page_bytes)
 
     def whole(
-        self, form: ViewForm | None, pages: Callable[[], CellPages], state: Any, page_bytes: int
+        self,
+        form: ViewForm | None,
+        former: FormerView | None,
+        pages: Callable[[], CellPages],
+        state: Any,
+        page_bytes: int,
     ) -> Any:
         """The view, when all is there: a list, or what stands for it in pages; None: it is still being made.
 
         Args:
             form: how the view is seen.
+            former: the version whose elements it has too; None: there is none.
             pages: returns those of the cell.
             state: the name of the view.
             page_bytes: how large a page should be.
         """
-        if form not in MAPPINGS or not (self.buckets or isinstance(self.contents, PagedBag)):
-            if isinstance(self.contents, PagedBag) and form in BAGS:
-                self.contents.made = self.count
-            return self.contents
-        if len(self.buckets) == 0 or isinstance(self.contents, PagedBag) or self.contents:
-            self._divide(pages(), state, page_bytes)
+        contents = self.contents
+        if not self.buckets:
+            if not isinstance(contents, PagedBag) and (former is None or not former.size):
+                return self._kept([*self._of_former(former or ()), *contents])
+            if former is None and self._is_a_view(form):
+                if form in BAGS:
+                    contents.made = self.count
+                return contents
+        if self._is_left(former):
+            self._divide(form, former, pages(), state, page_bytes)
             return None
         if self.made is None:
-            placeless = _by_key(self.placeless, form)
-            if placeless is None:
-                return self._dropped()
-            self.made = PagedMap(self._pages_needed(), 0, 0, 0, {})
-            self.made.placeless = {key: (0, tuple(values)) for key, values in placeless.items()}
-            self.made.count = len(placeless)
-        return self._make_some(self.made, form, pages(), state)
+            self.made = self._begun(form, pages(), state)
+        if self.made is None:
+            return self._dropped()
+        return self._make_some(self.made, form, pages(), state, page_bytes)
 
-    def _divide(self, pages: CellPages, state: Any, page_bytes: int) -> None:
-        """Divide some pages of what has come among the buckets."""
+    def _is_a_view(self, form: ViewForm | None) -> bool:
+        """Whether what has come can be read as the view: a bag of its own pages, counted where it is a sequence."""
+        is_bag = type(self.contents) is bag_for(form) and form not in MAPPINGS
+        return is_bag and not self.is_signed
+
+    def _of_former(self, elements: Iterable[Any]) -> list[Any]:
+        """Elements of the former version, as if they had come."""
+        found = list(elements)
+        if self.is_signed:
+            return _signed(found)
+        self.count += len(found)
+        return found
+
+    def _is_left(self, former: FormerView | None) -> bool:
+        """Whether something has not been divided among the buckets."""
+        if isinstance(self.contents, PagedBag) or self.contents or not self.buckets:
+            return True
+        return former is not None and self.former_read <= former.size
+
+    def _divide(
+        self,
+        form: ViewForm | None,
+        former: FormerView | None,
+        pages: CellPages,
+        state: Any,
+        page_bytes: int,
+    ) -> None:
+        """Divide some pages of what has come, or of the former version, among the buckets."""
         if not self.buckets:
-            size = self.contents.size if isinstance(self.contents, PagedBag) else 0
+            size = self.contents.page_count if isinstance(self.contents, PagedBag) else 0
+            size += 0 if former is None else former.size
             count = min(_power_of_two(size // BUCKET_PAGES), BUCKETS_MAX)
             self.buckets = [PagedBag(0, []) for _ in range(count)]
             pages.bind(dict(self.containers(state)))
-        divided, self.contents = self.contents, []
-        if isinstance(divided, PagedBag):
-            divided, self.contents = divided.taken(MADE_PAGES)
-        for each in divided:
-            place = _place(each)
+        for number, each in enumerate(self._next_to_divide(former)):
+            place = self._place(each, form, number)
             if place is None:
                 self.placeless.append(each)
             else:
@@ -156,19 +278,86 @@ class ArrivingView:
             bucket.resize(page_bytes)
         pages.let_go()
 
-    def _make_some(
-        self, made: PagedMap, form: ViewForm | None, pages: CellPages, state: Any
-    ) -> Any:
-        """Make some pages of the map; returns it if all are made, all elements if it cannot be, None otherwise."""
+    def _next_to_divide(self, former: FormerView | None) -> list[Any]:
+        divided, self.contents = self.contents, []
+        if isinstance(divided, PagedBag):
+            divided, self.contents = divided.taken(MADE_PAGES)
+        if divided or former is None:
+            return list(divided)
+        first = self.former_read
+        self.former_read = min(first + MADE_PAGES, former.size + 1)
+        return self._of_former(former.read(first, self.former_read))
+
+    def _place(self, each: Any, form: ViewForm | None, number: int) -> int | None:
+        """What all elements have in common that are to be in one bucket; None: it is not known.
+
+        Args:
+            each: an element, with its sign where it has one.
+            form: how the view is seen.
+            number: any.
+        """
+        element = each[0] if self.is_signed else each
+        if form in MAPPINGS:
+            return _place_of_key(element)
+        return place_of(element) if self.is_signed else number
+
+    def _begun(
+        self, form: ViewForm | None, pages: CellPages, state: Any
+    ) -> PagedMap | PagedBag | None:
+        """What is to be made, with what has no place; None: it cannot be."""
+        placeless = self._kept(self.placeless)
+        self.placeless = _signed(placeless) if self.is_signed else placeless
+        made: PagedMap | PagedBag
+        if form in MAPPINGS:
+            by_key = _by_key(placeless, form)
+            if by_key is None:
+                return None
+            made = PagedMap(self._pages_needed(), 0, 0, 0, {})
+            made.placeless = {key: (0, tuple(values)) for key, values in by_key.items()}
+            made.count = len(by_key)
+        else:
+            made = bag_for(form)(0, placeless)
+        self.placeless = []
         made.bind(pages, state)
-        for _ in range(max(1, MADE_PAGES * len(self.buckets) // made.size)):
-            if not self._make_next(made, form, pages, state):
-                return self._dropped()
-            if self.made_buckets == len(self.buckets):
-                # Of a view, the number of pairs.
-                made.following = self.count
-                return made
-        return None
+        return made
+
+    def _make_some(
+        self,
+        made: PagedMap | PagedBag,
+        form: ViewForm | None,
+        pages: CellPages,
+        state: Any,
+        page_bytes: int,
+    ) -> Any:
+        """Make some pages; returns the view if all are made, its elements if it cannot be, None otherwise."""
+        made.bind(pages, state)
+        left = MADE_PAGES
+        while left > 0 and self.made_buckets < len(self.buckets):
+            number = self.made_buckets
+            bucket = self.buckets[number]
+            left -= max(1, bucket.size)
+            elements = self._kept(list(bucket))
+            if isinstance(made, PagedBag):
+                made.extend(elements)
+                made.resize(page_bytes)
+            elif not self._put(made, elements, form, pages, state):
+                # What is dropped with the others has no signs any more.
+                self.buckets[number] = PagedBag(0, [])
+                bucket.drop()
+                return [*elements, *self._dropped()]
+            bucket.drop()
+            self.buckets[number] = PagedBag(0, [])
+            self.made_buckets += 1
+            pages.let_go()
+        if self.made_buckets < len(self.buckets):
+            return None
+        size = self.kept if self.is_signed else self.count
+        if isinstance(made, PagedMap):
+            # Of a view, the number of pairs.
+            made.following = size
+        elif form in BAGS:
+            made.made = size
+        return made
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.contents)
@@ -178,19 +367,25 @@ class ArrivingView:
         for each in (self.contents, *self.buckets):
             if isinstance(each, PagedBag):
                 each.drop()
-        if self.made is not None:
+        if isinstance(self.made, PagedMap):
             self.made.drop_some(self._made_pages(self.made))
+        elif self.made is not None:
+            self.made.drop()
 
-    def _make_next(
-        self, made: PagedMap, form: ViewForm | None, pages: CellPages, state: Any
+    def _put(
+        self,
+        made: PagedMap,
+        pairs: list[Any],
+        form: ViewForm | None,
+        pages: CellPages,
+        state: Any,
     ) -> bool:
-        """Make pages of the next bucket, which is empty then; returns False if it cannot be."""
-        number = self.made_buckets
-        by_key = _by_key(list(self.buckets[number]), form)
+        """Make pages of the pairs of the next bucket; returns False if they cannot be."""
+        by_key = _by_key(pairs, form)
         if by_key is None:
             return False
         found: dict[int, dict[Any, Any]] = {
-            each: {} for each in range(number, made.size, len(self.buckets))
+            each: {} for each in range(self.made_buckets, made.size, len(self.buckets))
         }
         for key, values in by_key.items():
             place = place_of(key)
@@ -200,11 +395,19 @@ class ArrivingView:
         for each, page in found.items():
             pages.put(state, each, page)
         made.nbytes += sum(now - before for _, before, now in pages.measure(state))
-        self.buckets[number].drop()
-        self.buckets[number] = PagedBag(0, [])
-        self.made_buckets += 1
-        pages.let_go()
         return True
+
+    def _kept(self, entries: list[Any]) -> list[Any]:
+        """The elements that are there, of entries among which all are that are equal to one."""
+        if not self.is_signed:
+            return entries
+        counts = _COUNTED.add_inputs({}, entries)
+        kept: list[Any] = _COUNTED.extract_output(counts)
+        for value, count in counts.items():
+            if count < 0:
+                self.owed += [(as_given(value), -1)] * -count
+        self.kept += len(kept)
+        return kept
 
     def _made_pages(self, made: PagedMap) -> list[int]:
         return [each for each in range(made.size) if each % len(self.buckets) < self.made_buckets]
@@ -217,12 +420,19 @@ class ArrivingView:
 
     def _dropped(self) -> list[Any]:
         """All elements as a list, of which no mapping can be made: an error when it is used."""
-        found = [*chain.from_iterable(self.buckets), *self.placeless]
-        if self.made is not None:
-            of_made = self.made.entries_of(self._made_pages(self.made))
+        found = self._kept([*chain.from_iterable(self.buckets), *self.placeless])
+        if isinstance(self.made, PagedMap):
+            of_made = chain(
+                self.made.entries_of(self._made_pages(self.made)), self.made.placeless.items()
+            )
             found += [(key, value) for key, (_, values) in of_made for value in values]
         self.drop()
         return found
+
+
+def _signed(elements: Iterable[Any]) -> list[Any]:
+    """Elements that have come, as pairs with a sign."""
+    return [(each, 1) for each in elements]
 
 
 def _power_of_two(least: int) -> int:
@@ -230,7 +440,7 @@ def _power_of_two(least: int) -> int:
     return 1 << max(0, least - 1).bit_length()
 
 
-def _place(each: Any) -> int | None:
+def _place_of_key(each: Any) -> int | None:
     """The place of the key of a pair; None: it has none, or it is no pair."""
     if not isinstance(each, tuple | list) or len(each) != 2:
         return None

@@ -14,7 +14,9 @@ its last instant.  An element waits until all of its views are there.
 * Nothing is kept of a window that has expired: of elements those that were emitted, of side inputs the view.
 * A pane that comes in parts is a view when all of them are there, and not before; elements wait as long, if there is no
   view, or they wait for the last one.
-* A view that is not the newest one is kept as long as an element is, that will be retracted with it.
+* A view that is not the newest one is kept as long as an element is, that will be retracted with it, or the next one
+  is made of it.
+* A window does not expire before the views are made that elements of it will be said again with.
 
 The cell of a shard is one for all windows (a `KeyedState`), as a view may belong to many.  It is changed, and written
 where state is durable, when a pane comes, when an element begins to wait, and where elements may be retracted; an
@@ -41,7 +43,7 @@ from dataflow.errors import TransformError
 from dataflow.graph import PipelineGraph, SideInputs, SideWindows, TransformNode
 from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch, unpaged
 from dataflow.serialization import dumps
-from dataflow.views import View, ViewEnd, ViewPart, WithViews
+from dataflow.views import SignedViewPart, View, ViewEnd, ViewPart, WithViews
 from runners.core.ground.cells import (
     CellId,
     Effects,
@@ -64,7 +66,7 @@ from runners.core.ground.lineage import (
 from runners.core.partials.folding import is_remembered
 from runners.core.partials.partial import Partial
 from runners.core.partials.stateful_inputs import Input, without_retracted
-from runners.core.side_inputs.arriving_views import ArrivingView
+from runners.core.side_inputs.arriving_views import ArrivingView, FormerView
 from runners.core.side_inputs.emitted_elements import (
     Entry,
     FormerVersions,
@@ -110,6 +112,9 @@ VERSIONS, FORMER, USES = "versions", "former", "uses"
 #: Of the views that are coming in parts what has come, by side input, window and number of the pane; and the number of
 #: the newest pane that has come so and is a view, by side input and window.
 ARRIVING, NEWEST = "arriving", "newest"
+#: Of the newest panes that later ones have all elements of, which are made of these and of what has come since, by side
+#: input and window: how many elements had come by then, the version of the view, and whether it was retracted.
+BASES = "bases"
 #: Where lineage is recorded, the panes that views are, with their origins, by side input and window.
 ORIGINS = "origins"
 #: What earlier versions of this package have in place of `KEPT`: elements with their views.
@@ -117,6 +122,8 @@ EMITTED = "emitted"
 
 #: What a view that was never replaced has for its version, and one that is not there yet.
 _FIRST: tuple[int, bytes | None] = (0, None)
+#: Of a window of which no pane is that later ones are made of.
+_NO_BASE: tuple[int, int | None, bool] = (0, None, False)
 _NOTHING_CHANGED: Mapping[_Place, int] = {}
 _DIGEST_BYTES = 16
 
@@ -347,14 +354,17 @@ class _Step:
         self._changed: dict[CellId, dict[_Place, View | Paged | None]] = {}
         #: The cells of which elements have waited long enough, and go on in a step to come.
         self._unfinished: set[CellId] = set()
-        #: The cells with views of which all is there, and more pages are made in a step to come.
-        self._being_made: set[CellId] = set()
+        #: The views of which all is there, and more pages are made in a step to come, by cell.
+        self._being_made: dict[CellId, dict[_Place, None]] = {}
         #: The views of which a part has come, or the end, by cell.
         self._looked_at: dict[CellId, dict[_Place, None]] = {}
         #: The panes that are retracted, and not replaced.
         self._retracted: dict[tuple[CellId, _Place], int] = {}
         #: The views in pages that elements are emitted with, by cell, place and version; and their pages.
         self._given: dict[tuple[CellId, _Place, int], tuple[View, PagesInPassing]] = {}
+        #: Of views that are new, and that later ones will be made of, how many elements had come, the number of the
+        #: pane, and what is to be retracted when it comes.
+        self._based: dict[tuple[CellId, _Place], tuple[int, int, list[Any]]] = {}
         #: The versions that new views have; None: the next one.
         self._versions_given: dict[tuple[CellId, _Place], int | None] = {}
 
@@ -380,6 +390,8 @@ class _Step:
                 self._retracted[cell_id, place] = pane.index
                 self._look_at(cell_id, place)
                 continue
+            if self._is_of_another(cell_id, place, contents, pane):
+                self._begin_anew(cell_id, place)
             if not isinstance(contents, ViewPart) or contents.count is not None:
                 # Until the new pane is there the former one is seen, also if that is retracted.
                 self._retracted.pop((cell_id, place), None)
@@ -475,27 +487,41 @@ class _Step:
         self._changed.setdefault(cell_id, {})
         self._looked_at.setdefault(cell_id, {})[place] = None
 
+    def _is_of_another(self, cell_id: CellId, place: _Place, contents: Any, pane: PaneInfo) -> bool:
+        """Whether a pane is of a grouping that has begun anew, as that of a job does that was updated."""
+        cell = self._cells.get(cell_id)
+        base = None if cell is None else cell.values.get(BASES, {}).get(place)
+        if cell is None or base is None or pane.index > cell.values[NEWEST][place]:
+            return False
+        # What belongs to the newest pane has come; nor is there one of those numbers after one that is not replaced.
+        return base[2] or type(contents) in (ViewPart, SignedViewPart)
+
+    def _begin_anew(self, cell_id: CellId, place: _Place) -> None:
+        """Forget what later panes would be made of."""
+        arriving = self._part(cell_id, ARRIVING)
+        for pane in [each for each in arriving if each[:2] == place]:
+            arriving.pop(pane).drop()
+        del self._part(cell_id, BASES)[place], self._part(cell_id, NEWEST)[place]
+
     def _take_complete(self, cell_id: CellId, place: _Place) -> None:
         """Have the newest pane as the view of which all parts are there."""
         arriving: dict[_Pane, ArrivingView] = self._part(cell_id, ARRIVING)
-        newest = self._cells[cell_id].values.get(NEWEST, {}).get(place, -1)
+        cell = self._cells[cell_id]
+        newest = cell.values.get(NEWEST, {}).get(place, -1)
         gone = self._retracted.get((cell_id, place), -1)
         panes = {pane[2]: each for pane, each in arriving.items() if pane[:2] == place}
         keeps = self._keeps_parts(place)
-        index = _complete(panes, max(newest, gone), keeps_parts=keeps)
+        base = cell.values.get(BASES, {}).get(place, _NO_BASE)
+        index = _complete(panes, max(newest, gone), base[0], keeps_parts=keeps)
         if index is not None:
             has_end = panes[index].has_end
-            view: View | Paged | None
             if keeps and has_end:
-                parts = [each for number, each in sorted(panes.items()) if number <= index]
-                view, version = View([*chain.from_iterable(parts), *panes[index].rest]), None
+                is_made = self._take_with_former(cell_id, place, panes, index)
             else:
-                view, version = self._made(cell_id, place, panes[index])
-                if view is None:
-                    self._being_made.add(cell_id)
-                    return
-                del arriving[*place, index], panes[index]
-            self._replace(cell_id, place, view, version)
+                is_made = self._take_made(cell_id, place, panes, index, None)
+            if not is_made:
+                self._note_being_made(cell_id, place)
+                return
             self._take_origin(cell_id, place, index)
             if has_end:
                 self._part(cell_id, NEWEST)[place] = newest = index
@@ -503,10 +529,79 @@ class _Step:
             # A pane that is retracted and not replaced leaves nothing.
             self._replace(cell_id, place, View([]))
             self._take_origin(cell_id, place, None)
+            if base is not _NO_BASE:
+                self._part(cell_id, BASES)[place] = (*base[:2], True)
         self._forget_former(arriving, place, panes, max(newest, gone), keeps_parts=keeps)
-        if _complete(panes, max(newest, gone), keeps_parts=keeps) is not None:
+        came, *_ = self._based.get((cell_id, place), base)
+        if _complete(panes, max(newest, gone), came, keeps_parts=keeps) is not None:
             # It came while pages of another one were made.
-            self._being_made.add(cell_id)
+            self._note_being_made(cell_id, place)
+
+    def _note_being_made(self, cell_id: CellId, place: _Place) -> None:
+        """Go on in a step to come; what is said again then is no later than it would be now."""
+        self._being_made.setdefault(cell_id, {})[place] = None
+        if self._machine.sides[place[0]].is_retracted:
+            cell = self._cells[cell_id]
+            for window in cell.values.get(KEPT, {}):
+                if self._sees(window, place) and window not in cell.values.get(HOLDS, {}):
+                    self._hold(cell_id, window, self._watermark_us)
+
+    def _sees(self, window: Window, place: _Place) -> bool:
+        """Whether a view is that of elements of a window."""
+        number, side_window = place
+        return self._machine.side_windows(window)[number] == side_window
+
+    def _is_kept_for_view(self, cell_id: CellId, window: Window) -> bool:
+        """Whether elements of a window will be said again with a view that is being made."""
+        places = self._being_made.get(cell_id, ())
+        sides = self._machine.sides
+        return any(sides[each[0]].is_retracted and self._sees(window, each) for each in places)
+
+    def _take_with_former(
+        self, cell_id: CellId, place: _Place, panes: dict[int, ArrivingView], index: int
+    ) -> bool:
+        """Have a pane as the view that has the elements of those before it; returns False while it is being made."""
+        arriving, pane = self._part(cell_id, ARRIVING), panes[index]
+        count, version, is_gone = self._cells[cell_id].values.get(BASES, {}).get(place, _NO_BASE)
+        known = None if version is None else self._known(cell_id, place, version)
+        former = None if known is None else FormerView(known)
+        if pane.rest:
+            before = [each for number, each in sorted(panes.items()) if number <= index]
+            elements = [*(former or ()), *chain.from_iterable(before), *pane.rest]
+            self._replace(cell_id, place, View(elements))
+            return True
+        for number in sorted(panes, reverse=True):
+            if number < index:
+                pane.take_in(panes.pop(number))
+                del arriving[*place, number]
+        is_newest = version == _version(self._cells[cell_id], place) and not is_gone
+        if pane.expected == count and is_newest and not pane.buckets:
+            # No news, and the same view.
+            arriving.pop((*place, index)).drop()
+            del panes[index]
+            return True
+        expected = pane.expected
+        assert expected is not None
+        if not self._take_made(cell_id, place, panes, index, former):
+            return False
+        self._based[cell_id, place] = expected, index, pane.owed
+        return True
+
+    def _take_made(
+        self,
+        cell_id: CellId,
+        place: _Place,
+        panes: dict[int, ArrivingView],
+        index: int,
+        former: FormerView | None,
+    ) -> bool:
+        """Have what has come of a pane as the view; returns False while it is being made."""
+        view, version = self._made(cell_id, place, panes[index], former)
+        if view is None:
+            return False
+        del self._part(cell_id, ARRIVING)[*place, index], panes[index]
+        self._replace(cell_id, place, view, version)
+        return True
 
     def _keeps_parts(self, place: _Place) -> bool:
         """Whether parts of former panes of a window are in later ones too."""
@@ -526,18 +621,22 @@ class _Step:
         for number, each in panes.items():
             if number > newest or (each.expected is not None and not each.has_end):
                 continue
-            if keeps_parts:
+            if keeps_parts and (each.buckets or each.contents):
                 each.forget_end()
             else:
                 arriving.pop((*place, number)).drop()
 
     def _made(
-        self, cell_id: CellId, place: _Place, arriving: ArrivingView
+        self,
+        cell_id: CellId,
+        place: _Place,
+        arriving: ArrivingView,
+        former: FormerView | None,
     ) -> tuple[View | Paged | None, int | None]:
-        """The view that consists of what has come; None while it is being made."""
+        """The view that consists of what has come, and of a former version; None while it is being made."""
         pages = partial(self._pages_of, cell_id, self._cells[cell_id])
         state, form = _state(VIEWS, place, arriving.version), self._machine.forms[place[0]]
-        whole = arriving.whole(form, pages, state, self._machine.page_bytes or 0)
+        whole = arriving.whole(form, former, pages, state, self._machine.page_bytes or 0)
         return View(whole) if isinstance(whole, list) else whole, arriving.version
 
     def follow(self) -> None:
@@ -546,6 +645,10 @@ class _Step:
             self._follow(cell_id)
 
     def _follow(self, cell_id: CellId) -> None:
+        for pane, arriving in self._cells[cell_id].values.get(ARRIVING, {}).items():
+            # Others may be complete, and more of them made in each step.
+            if arriving.expected is not None:
+                self._look_at(cell_id, pane[:2])
         for place in self._looked_at.get(cell_id, ()):
             self._take_complete(cell_id, place)
         cell, before = self._cells[cell_id], self._changed[cell_id]
@@ -556,6 +659,12 @@ class _Step:
         }
         for place, version in changed.items():
             self._note_replaced(cell_id, place, version, before[place])
+        for place in before:
+            if (cell_id, place) in self._based:
+                count, index, owed = self._based.pop((cell_id, place))
+                self._part(cell_id, BASES)[place] = count, _version(cell, place), False
+                if owed:
+                    self._arriving(cell_id, (*place, index + 1)).owes(owed)
         self._put_into_pages(cell_id, cell, changed)
         self._retract(cell_id, changed)
         self._release(cell_id)
@@ -618,9 +727,6 @@ class _Step:
         self._changed[cell_id] = {}
         self._touch(cell_id, cell)
         cell.engine_timers = TriggerTimers()
-        for pane, arriving in cell.values.get(ARRIVING, {}).items():
-            if arriving.expected is not None:
-                self._look_at(cell_id, pane[:2])
         self._follow(cell_id)
 
     @property
@@ -790,12 +896,7 @@ class _Step:
 
     def _view(self, cell_id: CellId, place: _Place, version: int) -> View:
         """A version of a view, as elements are emitted with it."""
-        cell = self._cells.get(cell_id)
-        known: Any = None
-        if cell is not None and version == _version(cell, place):
-            known = cell.values.get(VIEWS, {}).get(place)
-        elif cell is not None:
-            known = cell.values.get(FORMER, {}).get((*place, version))
+        known = self._known(cell_id, place, version)
         if not isinstance(known, Paged):
             return known or self._machine.empty[place[0]]
         form = self._machine.forms[place[0]]
@@ -812,6 +913,18 @@ class _Step:
             view = View(list(contents) if form is None else contents)
             given = self._given[cell_id, place, version] = view, pages
         return given[0]
+
+    def _known(self, cell_id: CellId, place: _Place, version: int) -> View | Paged | None:
+        """What a cell has of a version of a view."""
+        cell = self._cells.get(cell_id)
+        if cell is None:
+            return None
+        found: View | Paged | None = (
+            cell.values.get(VIEWS, {}).get(place)
+            if version == _version(cell, place)
+            else cell.values.get(FORMER, {}).get((*place, version))
+        )
+        return found
 
     def _in_passing(self, cell_id: CellId, state: Any, size: int) -> PagesInPassing:
         machine = self._machine
@@ -854,12 +967,14 @@ class _Step:
         arriving = cell.values.get(ARRIVING)
         if not arriving:
             return False
-        is_there = place in cell.values.get(VIEWS, ())
-        if is_there and not self._machine.waits_for_end:
+        panes = {pane[2]: each for pane, each in arriving.items() if pane[:2] == place}
+        if not panes or place not in cell.values.get(VIEWS, ()):
+            return bool(panes)
+        if not self._machine.waits_for_end:
             return False
-        return any(
-            pane[:2] == place and (each.buckets or not is_there) for pane, each in arriving.items()
-        )
+        newest = cell.values.get(NEWEST, {}).get(place, -1)
+        base, *_ = cell.values.get(BASES, {}).get(place, _NO_BASE)
+        return _complete(panes, newest, base, keeps_parts=self._keeps_parts(place)) is not None
 
     def _versions(self, cell_id: CellId, places: Sequence[_Place]) -> tuple[int, ...]:
         """The newest versions of views, of the side inputs of which elements may have others."""
@@ -1090,14 +1205,18 @@ class _Step:
             for place in enumerate(machine.side_windows(window))
         }
 
+        made = self._being_made.get(cell_id, ())
+
         def is_expired(place: _Place) -> bool:
-            return machine.expiry_us(*place) <= now_us and place not in waited
+            is_over = machine.expiry_us(*place) <= now_us
+            return is_over and place not in waited and place not in made
 
         for place in [each for each in views if is_expired(each)]:
             version = _version(cell, place)
             self._part(cell_id, VIEWS)
             values.get(VERSIONS, {}).pop(place, None)
             values.get(NEWEST, {}).pop(place, None)
+            values.get(BASES, {}).pop(place, None)
             self._drop_view(cell_id, place, version, views.pop(place))
             _unmeasured(cell, place)
         for place in [each for each in values.get(ORIGINS, ()) if each not in views]:
@@ -1108,6 +1227,8 @@ class _Step:
             self._part(cell_id, ARRIVING)
             arriving.pop(pane).drop()
         for window in [each for each in kept if machine.strategy.expiry_us(each) <= now_us]:
+            if self._is_kept_for_view(cell_id, window):
+                continue
             self._part(cell_id, KEPT)
             drop_all([kept.pop(window)])
             values.get(USES, {}).pop(window, None)
@@ -1115,7 +1236,9 @@ class _Step:
         holds, waiting = values.get(HOLDS, {}), values.get(WAITING, {})
         for window in list(holds):
             # In the global window a hold would keep the watermark for ever.
-            may_be_on_time = window in kept and now_us < window.end_us < MAX_TIMESTAMP_US
+            may_be_on_time = window in kept and (
+                now_us < window.end_us < MAX_TIMESTAMP_US or self._is_kept_for_view(cell_id, window)
+            )
             if window not in waiting and not may_be_on_time:
                 self._part(cell_id, HOLDS)
                 del holds[window]
@@ -1133,6 +1256,7 @@ class _Step:
             for versions in uses
             for number, version in zip(machine.versioned, versions, strict=True)
         }
+        used |= {(*place, base[1]) for place, base in cell.values.get(BASES, {}).items()}
         for each in [each for each in former if each not in used]:
             number, window, version = each
             self._drop_view(cell_id, (number, window), version, former.pop(each))
@@ -1184,12 +1308,15 @@ def _version(cell: KeyedState, place: _Place) -> int:
     return version
 
 
-def _complete(panes: Mapping[int, ArrivingView], newest: int, *, keeps_parts: bool) -> int | None:
+def _complete(
+    panes: Mapping[int, ArrivingView], newest: int, base: int, *, keeps_parts: bool
+) -> int | None:
     """The number of the pane that is to be the view: one that is being made, or the last of which all is there.
 
     Args:
         panes: of one window, by their numbers.
         newest: the last one that has been the view, or was retracted.
+        base: how many elements are in a view that the next one is made of.
         keeps_parts: whether parts of former panes are in later ones too.
     """
 
@@ -1199,9 +1326,13 @@ def _complete(panes: Mapping[int, ArrivingView], newest: int, *, keeps_parts: bo
             return False
         came = pane.count
         if pane.has_end and keeps_parts:
-            came = sum(each.count for number, each in panes.items() if number <= index)
+            came = base + sum(each.count for number, each in panes.items() if number <= index)
         return came >= pane.expected
 
+    made = [index for index in panes if panes[index].buckets]
+    if made and keeps_parts:
+        # Others are made of it.
+        return made[0]
     found = [index for index in panes if is_there(index)]
     return max([each for each in found if panes[each].buckets] or found, default=None)
 
@@ -1210,6 +1341,7 @@ def _next_version(cell: KeyedState, place: _Place) -> int:
     """A number for a version of a view that no other has, nor one that is coming in parts."""
     arriving: dict[_Pane, ArrivingView] = cell.values.get(ARRIVING, {})
     others = [each.version for pane, each in arriving.items() if pane[:2] == place]
+    others += [each[2] for each in cell.values.get(FORMER, ()) if each[:2] == place]
     return 1 + max([_version(cell, place), *others])
 
 

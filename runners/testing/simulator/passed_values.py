@@ -1,16 +1,19 @@
 """Panes whose values went before them (`PassOnFn`), as panes with all of their values, wherever these went."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, MutableMapping
+from itertools import repeat
 from typing import Any
 
 import attrs
 
 from dataflow.transforms.changelog import Change
-from dataflow.views import ViewPart
+from dataflow.views import SignedViewPart, ViewPart
 from triggers.accumulation import AccumulationMode
 
-#: By label, key and window: the values that have gone, by the number of the pane that they belong to.
-Passed = MutableMapping[tuple[str, str, Any], dict[int, list[Any]]]
+#: By label, key and window: the values that have gone, each with its sign, by the number of the pane that they belong
+#: to.
+Passed = MutableMapping[tuple[str, str, Any], dict[int, list[tuple[Any, int]]]]
 
 
 class IncompleteError(Exception):
@@ -36,13 +39,31 @@ def whole_panes(
         gone = passed.setdefault((label, repr(key), change.window), {})
         index = change.pane.index
         if isinstance(content, ViewPart):
-            gone.setdefault(index, []).extend(content.values)
+            signs = content.signs if isinstance(content, SignedViewPart) else repeat(1)
+            gone.setdefault(index, []).extend(zip(content.values, signs, strict=False))
             continue
         count, rest = content
         first = index if mode is AccumulationMode.DISCARDING else 0
-        values = [
+        signed = [
             each for number in sorted(gone) if first <= number <= index for each in gone[number]
         ]
-        if len(values) != count:
-            raise IncompleteError(f"{len(values)} values have gone before a pane of {count}")
-        yield attrs.evolve(change, value=(key, [*values, *rest]))
+        if len(signed) != count:
+            raise IncompleteError(f"{len(signed)} values have gone before a pane of {count}")
+        yield attrs.evolve(change, value=(key, [*_there(signed), *rest]))
+
+
+def _there(signed: Iterable[tuple[Any, int]]) -> Iterator[Any]:
+    """The values that have not been retracted."""
+    counts = Counter[Any]()
+    plain = list[Any]()
+    for value, sign in signed:
+        if sign > 0:
+            plain.append(value)
+        else:
+            counts[value] += 1
+    for value in plain:
+        # Which of equal ones is retracted means nothing; only those of which some are need be found again.
+        if counts and counts[value] > 0:
+            counts[value] -= 1
+        else:
+            yield value

@@ -479,7 +479,10 @@ def _joins(p: df.Pipeline, random: Random) -> None:
 
 
 def _sides(p: df.Pipeline, random: Random) -> None:
-    """Records with totals that are retracted, of their window or of a longer one, and with a count that is not."""
+    """Records with totals that are retracted, of their window or of a longer one, and with a count that is not.
+
+    The totals are one of all records, one element of a view, and one of each key, elements that are retracted.
+    """
     retracting = df.AccumulationMode.ACCUMULATING_AND_RETRACTING
     read = p | "read" >> df.Read(truthful(random))
 
@@ -491,19 +494,24 @@ def _sides(p: df.Pipeline, random: Random) -> None:
 
     main = random.choice([df.FixedWindows(60), df.SlidingWindows(60, period=40)])
     records = windowed("windows", main, random.choice(TRIGGERS))
-    numbers = (
-        windowed("side windows", df.FixedWindows(random.choice([60, 120])), random.choice(TRIGGERS))
-        | "numbers" >> df.Values()
+    side = windowed(
+        "side windows", df.FixedWindows(random.choice([60, 120])), random.choice(TRIGGERS)
     )
+    numbers = side | "numbers" >> df.Values()
+    totals = side | "totals" >> df.CombinePerKey(sum)
     if random.random() < 0.5:
         records = records | "sums" >> df.CombinePerKey(sum)
     total = numbers | "total" >> df.CombineGlobally(sum).without_defaults()
     minutes = read | "minutes" >> df.WindowInto(df.FixedWindows(60))
     shares = records | "share" >> df.Map(
-        lambda pair, total, numbers, even: (pair[0], (pair[1], total, len(numbers), len(even))),
+        lambda pair, total, numbers, even, totals: (
+            pair[0],
+            (pair[1], total, len(numbers), len(even), len(totals), totals.get(pair[0])),
+        ),
         df.AsSingleton(total, 0, shards=random.choice([1, 2, 5])),
         df.AsList(numbers),
         df.AsList(minutes | "even" >> df.Filter(lambda pair: pair[1] % 2 == 0)),
+        df.AsDict(totals),
     )
     _write(shares | "group" >> df.GroupByKey(), "shares")
 
