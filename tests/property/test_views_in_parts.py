@@ -111,7 +111,7 @@ ADDING = ("accumulating", "retracting", "retracted")
 
 
 #: Those of which a pane retracts the one before.
-SAYING_AGAIN = ("retracting", "retracted")
+REPLACING = ("retracting", "retracted")
 
 
 def numbered(number: int) -> tuple[int, int]:
@@ -197,7 +197,7 @@ def come(engine: Engine, model: Model, window: Window, firing: Firing) -> None:
     # Where none has gone before, a pane is what it is where elements stay together.
     rest: Any = [*firing.elements]
     ends = [((0, ViewEnd(firing.gone, rest) if firing.gone else rest), pane_of(firing.pane), +1)]
-    if model.firing in SAYING_AGAIN and firing.pane:
+    if model.firing in REPLACING and firing.pane:
         ends.insert(0, ((0, ViewEnd(0)), pane_of(firing.pane - 1), -1))
     assert [] == engine.add_all(window, ends)
 
@@ -220,7 +220,7 @@ def check(form: str, firing: str, panes: Panes, restarts: Sequence[bool]) -> Non
         seen.add(model.seen)
         assert engine.found[-1:] == [model.seen], "another view than the newest"
         # What was said with a former view is retracted with that.
-        may_be_seen = seen if firing in SAYING_AGAIN else {model.seen}
+        may_be_seen = seen if firing in REPLACING else {model.seen}
         assert set(engine.found) <= may_be_seen, "a view that there never was"
         engine.found.clear()
     engine.advance(10 * SIZE_US)
@@ -261,11 +261,11 @@ def test_a_view_is_seen_when_all_of_it_is_there(
 def test_a_grouping_that_has_begun_anew_has_panes_of_its_own(
     firing: str, *, is_retracted: bool
 ) -> None:
-    """As in a job that is updated: what it had sent before is not in them, whether it was retracted or stays."""
+    """What it had sent before is not in them, whether it was retracted or stays, as in a job that is updated."""
     engine, window = Engine.of("sequence", 30, asked, bytes_max=0, **FIRINGS[firing]), WINDOWS[0]
     signs = itertools.repeat(1)
 
-    def say(numbers: range, pane: int, gone: int) -> str:
+    def seen_after(numbers: range, pane: int, gone: int) -> str:
         elements = [*map(numbered, numbers)]
         signed = [*zip(elements, signs, strict=False)] if firing == "retracted" else elements
         engine.add(window, (0, part_of(firing, signed)), pane=pane_of(pane))
@@ -274,13 +274,13 @@ def test_a_grouping_that_has_begun_anew_has_panes_of_its_own(
         engine.add(window, (None, f"x{next(ASKED)}"))
         return str(engine.found[-1])
 
-    assert say(range(9), 0, 9) == repr([*map(numbered, range(9))])
-    assert say(range(9, 12), 1, 12) == repr([*map(numbered, range(12))])
+    assert seen_after(range(9), 0, 9) == repr([*map(numbered, range(9))])
+    assert seen_after(range(9, 12), 1, 12) == repr([*map(numbered, range(12))])
     if is_retracted:
         engine.add_all(window, [((0, ViewEnd(12)), pane_of(1), -1)])
 
-    assert say(range(50, 58), 0, 8) == repr([*map(numbered, range(50, 58))])
-    assert say(range(58, 60), 1, 10) == repr([*map(numbered, range(50, 60))])
+    assert seen_after(range(50, 58), 0, 8) == repr([*map(numbered, range(50, 58))])
+    assert seen_after(range(58, 60), 1, 10) == repr([*map(numbered, range(50, 60))])
 
 
 SCENES = [

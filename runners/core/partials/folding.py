@@ -22,7 +22,6 @@ from dataflow.combine_fn import (
     CombineFn,
     ListCombineFn,
     PassingCombineFn,
-    PassOnFn,
     can_retract_input,
 )
 from dataflow.combiners import columns_by_place
@@ -276,7 +275,7 @@ def _signed(combine_fn: CombineFn, *, can_split: bool) -> SignedCombineFn:
         return SignedJoinFn(combine_fn)
     if isinstance(combine_fn, CoGroupFn):
         return SignedCoGroupFn(combine_fn)
-    if isinstance(combine_fn, PassOnFn):
+    if isinstance(combine_fn, PassingCombineFn):
         return SignedPassOnFn(combine_fn)
     if can_retract_input(combine_fn) and not can_split:
         return RetractingCombineFn(combine_fn)

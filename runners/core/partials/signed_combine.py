@@ -8,14 +8,14 @@ Dataflow Model, section 2.3 (accumulating and retracting).
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from itertools import chain, repeat
 from typing import Any
 
 import attrs
 
-from dataflow.combine_fn import CombineFn, ListCombineFn, PassingCombineFn, PassOnFn
+from dataflow.combine_fn import CombineFn, PassingCombineFn
 from dataflow.errors import TransformError
 from dataflow.views import SignedViewPart
 from runners.core.ground.element_text import shown
@@ -49,6 +49,69 @@ def not_found_again(value: Any, error: TypeError) -> TransformError:
         detail=f"value {shown(value)}; its input may be retracted, so a value must be found again among those before",
         hint="use tuples for lists and frozen attrs classes for objects, or combine with a CombineFn that "
         "has retract_input",
+    )
+
+
+def counted(counts: dict[Any, int], inputs: Iterable[SignedInput]) -> dict[Any, int]:
+    """Count values up and retractions down.
+
+    Args:
+        counts: how often each value is there; changed in place.
+        inputs: values with signs.
+
+    Raises:
+        TransformError: a value cannot be hashed.
+    """
+    for given, sign in inputs:
+        value = NAN if type(given) is float and given != given else given  # noqa: PLR0124 - true of NaN alone
+        try:
+            count = counts.get(value, 0) + sign
+        except TypeError as error:
+            raise not_found_again(given, error) from None
+        if count:
+            counts[value] = count
+        else:
+            del counts[value]
+    return counts
+
+
+def added_up(several: Iterable[dict[Any, int]]) -> dict[Any, int]:
+    """Counts of `counted` as one.
+
+    Args:
+        several: the counts; the first are changed in place.
+    """
+    iterator = iter(several)
+    merged = next(iterator, {})
+    for other in iterator:
+        for value, more in other.items():
+            count = merged.get(value, 0) + more
+            if count:
+                merged[value] = count
+            else:
+                del merged[value]
+    return merged
+
+
+def size_of(counts: Mapping[Any, int]) -> int:
+    """How many values are there.
+
+    Args:
+        counts: of `counted`.
+    """
+    return sum(count for count in counts.values() if count > 0)
+
+
+def there(counts: Mapping[Any, int]) -> list[Any]:
+    """The values that are there, each as often as it is.
+
+    Args:
+        counts: of `counted`.
+    """
+    return list(
+        chain.from_iterable(
+            repeat(as_given(value), count) for value, count in counts.items() if count > 0
+        )
     )
 
 
@@ -93,30 +156,11 @@ class MultisetCombineFn(SignedCombineFn):
         Raises:
             TransformError: a value cannot be hashed.
         """
-        for given, sign in values:
-            value = NAN if type(given) is float and given != given else given  # noqa: PLR0124 - true of NaN alone
-            try:
-                count = accumulator.get(value, 0) + sign
-            except TypeError as error:
-                raise not_found_again(given, error) from None
-            if count:
-                accumulator[value] = count
-            else:
-                del accumulator[value]
-        return accumulator
+        return counted(accumulator, values)
 
     def merge_accumulators(self, accumulators: Iterable[dict[Any, int]]) -> dict[Any, int]:
         """Add the counts up."""
-        iterator = iter(accumulators)
-        merged = next(iterator, {})
-        for other in iterator:
-            for value, more in other.items():
-                count = merged.get(value, 0) + more
-                if count:
-                    merged[value] = count
-                else:
-                    del merged[value]
-        return merged
+        return added_up(accumulators)
 
     def extract_output(self, accumulator: dict[Any, int]) -> Any:
         """The fold of the values that are there."""
@@ -124,7 +168,7 @@ class MultisetCombineFn(SignedCombineFn):
 
     def size(self, accumulator: dict[Any, int]) -> int:
         """The number of values, each counted as often as it is there."""
-        return sum(count for count in accumulator.values() if count > 0)
+        return size_of(accumulator)
 
     def is_void(self, accumulator: dict[Any, int]) -> bool:
         """Whether every value has been retracted."""
@@ -132,10 +176,7 @@ class MultisetCombineFn(SignedCombineFn):
 
     def unsigned(self, accumulator: dict[Any, int]) -> Any:
         """The fold of the values that are there, before its result is extracted."""
-        values = chain.from_iterable(
-            repeat(as_given(value), count) for value, count in accumulator.items() if count > 0
-        )
-        return self.combine_fn.add_inputs(self.combine_fn.create_accumulator(), list(values))
+        return self.combine_fn.add_inputs(self.combine_fn.create_accumulator(), there(accumulator))
 
 
 @attrs.frozen
@@ -184,7 +225,6 @@ class RetractingCombineFn(SignedCombineFn):
         return accumulator[0]
 
 
-_COUNTED = MultisetCombineFn(ListCombineFn())
 #: How many values have gone on, and how often each is there that has not; below zero if it is retracted.
 _Passed = tuple[int, dict[Any, int]]
 
@@ -199,7 +239,7 @@ class SignedPassOnFn(
     some have gone on has panes until it expires.
     """
 
-    combine_fn: PassOnFn
+    combine_fn: PassingCombineFn[Any, Any, Any]
 
     def create_accumulator(self) -> _Passed:
         """Nothing."""
@@ -212,28 +252,28 @@ class SignedPassOnFn(
             TransformError: a value cannot be hashed.
         """
         gone, counts = accumulator
-        return gone, _COUNTED.add_inputs(counts, values)
+        return gone, counted(counts, values)
 
     def merge_accumulators(self, accumulators: Iterable[_Passed]) -> _Passed:
         """Add the counts up."""
         gone, counts = zip(*accumulators, strict=True)
-        return sum(gone), _COUNTED.merge_accumulators(counts)
+        return sum(gone), added_up(counts)
 
     def extract_output(self, accumulator: _Passed) -> tuple[int, list[Any]]:
         """How many have gone on, and the others that are there."""
-        return accumulator[0], _COUNTED.extract_output(accumulator[1])
+        return accumulator[0], there(accumulator[1])
 
     def size(self, accumulator: _Passed) -> int:
         """How many have gone on; if none has, how many are there."""
-        return accumulator[0] or _COUNTED.size(accumulator[1])
+        return accumulator[0] or size_of(accumulator[1])
 
     def is_void(self, accumulator: _Passed) -> bool:
         """Whether none has gone on, and every value has been retracted."""
-        return not accumulator[0] and _COUNTED.is_void(accumulator[1])
+        return accumulator == (0, {})
 
     def unsigned(self, accumulator: _Passed) -> tuple[int, list[Any]]:
         """The accumulator of the function that takes inputs without signs, if nothing has gone on."""
-        return accumulator[0], _COUNTED.unsigned(accumulator[1])
+        return accumulator[0], there(accumulator[1])
 
     def passed_on(self, accumulator: _Passed) -> tuple[SignedViewPart, _Passed]:
         """The values that have not gone on, and retractions, and the accumulator when they have."""

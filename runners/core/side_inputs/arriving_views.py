@@ -16,11 +16,10 @@ from typing import Any
 
 import attrs
 
-from dataflow.combine_fn import ListCombineFn
 from dataflow.map_keys import place_of
 from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch
 from dataflow.views import SignedViewPart, View, ViewEnd, ViewForm, ViewPart
-from runners.core.partials.signed_combine import MultisetCombineFn, as_given
+from runners.core.partials.signed_combine import as_given, counted, there
 from runners.core.side_inputs.large_views import BAGS, MAPPINGS, bag_for
 from runners.core.stateful.cell_pages import CellPages
 
@@ -29,9 +28,6 @@ from runners.core.stateful.cell_pages import CellPages
 BUCKET_PAGES, BUCKETS_MAX = 16, 64
 #: How many pages are made in one step, about.
 MADE_PAGES = 64
-
-#: Counts elements that come and go.
-_COUNTED = MultisetCombineFn(ListCombineFn())
 
 
 class FormerView:
@@ -401,8 +397,8 @@ class ArrivingView:
         """The elements that are there, of entries among which all are that are equal to one."""
         if not self.is_signed:
             return entries
-        counts = _COUNTED.add_inputs({}, entries)
-        kept: list[Any] = _COUNTED.extract_output(counts)
+        counts = counted({}, entries)
+        kept = there(counts)
         for value, count in counts.items():
             if count < 0:
                 self.owed += [(as_given(value), -1)] * -count

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from dataflow import combiner_columns
-from dataflow.combine_fn import CombineFn
+from dataflow.combine_fn import CombineFn, PassingCombineFn
 from dataflow.combiners import columns_by_place
 from dataflow.graph import (
     Group,
@@ -157,6 +157,9 @@ def becomes_plain(plan: ExecutionPlan, name: str, old: StateShape | None, new: S
     if not isinstance(root.operation, Group):
         parts = {**old.parts, _INPUT: _NEVER_RETRACTED, _WINDOW_FN: _window_fn(plan.graph, root)}
         return not attrs.evolve(old, parts=parts).unreadable(new)
+    if isinstance(root.operation.combine_fn, PassingCombineFn):
+        # A value that is retracted may have gone, and the retraction not.
+        return False
     emits_changes = Accumulation.of(plan.graph, root).of_plain_input().emits_changes
     if emits_changes != (_EMITS in new.parts):
         return False
