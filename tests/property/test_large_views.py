@@ -109,6 +109,8 @@ class Engine:
     fails: bool = False
     #: Whether views come as a whole, where others come in parts.
     takes_whole: bool = False
+    #: Whether what is due at once by the clock is done before anything else comes.
+    goes_on: bool = True
     found: list[Any] = attrs.field(factory=list)
     cells: CellCache = attrs.field(init=False)
 
@@ -192,21 +194,34 @@ class Engine:
             for shard in ([hash(value[1]) % SHARDS] if value[0] is None else range(SHARDS))
         ]
         self.cells.need([(key, None) for key, *_ in partials])
-        dead = self._note(self.stage.add(self.cells, partials, self._clocks()))
-        return dead + self._fire(lambda timer, _: timer[2] is TimeDomain.PROCESSING)
+        dead = self.note(self.stage.add(self.cells, partials, self._clocks()))
+        return dead + self.work() if self.goes_on else dead
+
+    def work(self, steps_max: int | None = None) -> list[Any]:
+        """Do what is due at once by the clock, in so many steps at most."""
+        return self._fire(lambda timer, _: timer[2] is TimeDomain.PROCESSING, steps_max)
 
     def advance(self, to_us: int) -> list[Any]:
         self.watermark_us = max(self.watermark_us, to_us)
-        return self._fire(lambda _, at_us: at_us <= self.watermark_us)
+        return self._fire(
+            lambda timer, at_us: (
+                at_us <= self.watermark_us and (self.goes_on or timer[2] is TimeDomain.EVENT)
+            )
+        )
 
-    def _fire(self, is_due: Callable[[TimerId, int], bool]) -> list[Any]:
+    def _fire(
+        self, is_due: Callable[[TimerId, int], bool], steps_max: int | None = None
+    ) -> list[Any]:
         dead = list[Any]()
-        while due := [each for each, at_us in self.timers.items() if is_due(each, at_us)]:
+        for _ in itertools.count() if steps_max is None else range(steps_max):
+            due = [each for each, at_us in self.timers.items() if is_due(each, at_us)]
+            if not due:
+                break
             for each in due:
                 del self.timers[each]
             self.cells.need([cell_id for cell_id, *_ in due])
             before = len(self.found)
-            dead += self._note(self.stage.fire_timers(self.cells, due, self._clocks()))
+            dead += self.note(self.stage.fire_timers(self.cells, due, self._clocks()))
             self.most_fired = max(self.most_fired, len(self.found) - before)
         return dead
 
@@ -214,7 +229,7 @@ class Engine:
         at_us = self.watermark_us
         return StageClocks(watermark_us=at_us, output_watermark_us=at_us, now_us=0)
 
-    def _note(self, step: Step) -> list[Any]:
+    def note(self, step: Step) -> list[Any]:
         for timer, at_us in step.effects.timers.items():
             self.timers.pop(timer, None)
             if at_us is not None:

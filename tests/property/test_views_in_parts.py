@@ -7,6 +7,7 @@ an element that comes in between sees the newest pane that was complete by then.
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import Any
 
 import attrs
@@ -15,11 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.graph import SideInputs
 from dataflow.views import SignedViewPart, ViewEnd, ViewPart
 from runners.core.side_inputs import arriving_views, side_inputs_machine
 from runners.core.side_inputs.arriving_views import ArrivingView, FormerView
+from runners.core.stages.grouping import GroupingStage, Step
+from runners.core.stages.plan import plan
+from runners.testing.scripted_source import ScriptedSource
 from tests.effort import costly
-from tests.property.test_large_views import SIZE_US, VIEWS, WINDOWS, Engine
+from tests.property.test_large_views import SHARDS, SIZE_US, VIEWS, WINDOWS, Engine
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.window import Window
 
@@ -83,6 +88,12 @@ class Panes:
     order: tuple[int, ...]
 
     def firings(self, firing: str) -> list[Firing]:
+        """All that becomes of them, in the order in which it comes."""
+        placed = zip(itertools.cycle(self.order), self.sent(firing), strict=False)
+        return [firing for _, firing in sorted(placed, key=_first)]
+
+    def sent(self, firing: str) -> list[Firing]:
+        """All that becomes of them, in the order in which it is sent."""
         coming = changes(self.order) if firing == "retracted" else map(numbered, itertools.count())
 
         def elements(size: int) -> tuple[Any, ...]:
@@ -103,8 +114,7 @@ class Panes:
             rest = elements(at_the_end)
             found += [Firing(pane, part) for part in parts]
             found.append(Firing(pane, rest, gone))
-        placed = sorted(zip(itertools.cycle(self.order), found, strict=False), key=_first)
-        return [firing for _, firing in placed]
+        return found
 
 
 ADDING = ("accumulating", "retracting", "retracted")
@@ -188,17 +198,18 @@ def part_of(firing: str, elements: Sequence[Any]) -> ViewPart:
     return SignedViewPart([each for each, _ in elements], signs=[sign for _, sign in elements])
 
 
-def come(engine: Engine, model: Model, window: Window, firing: Firing) -> None:
+def come(engine: Engine, model: Model, window: Window, firing: Firing, number: int = 0) -> None:
     model.take(firing)
     if firing.gone is None:
         part = part_of(model.firing, firing.elements)
-        assert [] == engine.add(window, (0, part), pane=pane_of(firing.pane))
+        assert [] == engine.add(window, (number, part), pane=pane_of(firing.pane))
         return
     # Where none has gone before, a pane is what it is where elements stay together.
     rest: Any = [*firing.elements]
-    ends = [((0, ViewEnd(firing.gone, rest) if firing.gone else rest), pane_of(firing.pane), +1)]
+    end = ViewEnd(firing.gone, rest) if firing.gone else rest
+    ends = [((number, end), pane_of(firing.pane), +1)]
     if model.firing in REPLACING and firing.pane:
-        ends.insert(0, ((0, ViewEnd(0)), pane_of(firing.pane - 1), -1))
+        ends.insert(0, ((number, ViewEnd(0)), pane_of(firing.pane - 1), -1))
     assert [] == engine.add_all(window, ends)
 
 
@@ -283,10 +294,162 @@ def test_a_grouping_that_has_begun_anew_has_panes_of_its_own(
     assert seen_after(range(58, 60), 1, 10) == repr([*map(numbered, range(50, 60))])
 
 
+LATENESS_US = SIZE_US // 2
+
+
+@attrs.define
+class Patient(Engine):
+    """Does what is due by the clock when it is told to, and counts what it has emitted.
+
+    Attributes:
+        net: of each element with its views, how often it was emitted less how often it was retracted.
+        holds: on the watermark.
+        reached_us: how far the watermark is behind the grouping.
+    """
+
+    net: Counter[Any] = attrs.field(factory=Counter)
+    holds: dict[Any, int] = attrs.field(factory=dict)
+    reached_us: int = 0
+
+    @classmethod
+    def beside(cls, firings: Sequence[str]) -> "Patient":
+        """One whose elements may be retracted, beside side inputs of which these things happen to windows."""
+        p = df.Pipeline()
+
+        def windowed(name: str, mode: df.AccumulationMode) -> Any:
+            return (
+                p
+                | f"read {name}" >> df.Read(ScriptedSource([]))
+                | f"windows {name}"
+                >> df.WindowInto(
+                    df.FixedWindows(SIZE_US / 1e6),
+                    trigger=df.AfterWatermark(early=df.AfterCount(1)),
+                    accumulation_mode=mode,
+                    allowed_lateness=LATENESS_US / 1e6,
+                )
+            )
+
+        sides = [
+            view(windowed(view.__name__, FIRINGS[firing]["mode"]), shards=SHARDS)
+            for view, firing in zip(VIEWS.values(), firings, strict=False)
+        ]
+        elements = windowed("elements", MODE.ACCUMULATING_AND_RETRACTING)
+        total = elements | "total" >> df.CombineGlobally(sum).without_defaults()
+        total | "beside" >> df.Map(lambda x, *views: (x, *map(len, views)), *sides)
+        execution = plan(p.graph())
+        (stage,) = (
+            each for each in execution.groupings() if isinstance(each.root.operation, SideInputs)
+        )
+        engine = cls(GroupingStage(execution, stage, tries=1), 30, bytes_max=0, goes_on=False)
+        engine.restart()
+        return engine
+
+    def note(self, step: Step) -> list[Any]:
+        effects = step.effects
+        for seen, window, sign in zip(effects.values, effects.windows, effects.signs, strict=True):
+            assert self.reached_us < window.end_us + LATENESS_US, "late behind the grouping"
+            self.net[seen.element, *(repr(sorted(each.contents)) for each in seen.views)] += sign
+        for held, at_us in effects.holds.items():
+            self.holds.pop(held, None)
+            if at_us is not None:
+                self.holds[held] = at_us
+        self.reached_us = max(self.reached_us, min([self.watermark_us, *self.holds.values()]))
+        return super().note(step)
+
+
+#: What comes beside panes: an element or its retraction, so many steps by the clock, another worker, or the end of the
+#: window, which has not expired then.
+BETWEEN = st.lists(
+    st.tuples(st.just("element"), st.integers(0, 9))
+    | st.tuples(st.just("element"), st.integers(0, 9))
+    | st.tuples(st.just("retract"), st.integers(0, 9))
+    | st.tuples(st.just("work"), st.integers(1, 9))
+    | st.tuples(st.just("restart"), st.booleans())
+    | st.tuples(st.just("advance"), st.just(SIZE_US + 1)),
+    max_size=20,
+)
+
+
+#: What happens to windows of side inputs: panes of two retract each other, which elements follow; of one they do not.
+SIDES = st.tuples(st.sampled_from(REPLACING), st.sampled_from(REPLACING), st.just("accumulating"))
+
+
+@costly()
+@given(
+    panes=st.tuples(MANY, MANY, MANY),
+    firings=SIDES,
+    between=BETWEEN,
+    dice=st.randoms(use_true_random=False),
+)
+def test_each_element_has_the_last_views_though_its_window_is_over(
+    panes: Sequence[Panes],
+    firings: Sequence[str],
+    between: Sequence[tuple[str, int]],
+    dice: Random,
+) -> None:
+    """Views are still being made when the watermark passes; nothing is late behind the grouping by that."""
+    check_net(panes, firings, between, dice)
+
+
+def check_net(
+    panes: Sequence[Panes],
+    firings: Sequence[str],
+    between: Sequence[tuple[str, int]],
+    dice: Random,
+) -> None:
+    engine, models = Patient.beside(firings), [*map(Model, firings)]
+    sent = [
+        [(number, each) for each in attrs.evolve(panes[number], rests=(0,)).sent(firing)]
+        for number, firing in enumerate(firings)
+    ]
+    queues: list[list[Any]] = [*sent, list(between)]
+    turns = [number for number, queue in enumerate(queues) for _ in queue]
+    dice.shuffle(turns)
+    there = set[int]()
+    for turn in turns:
+        happen(engine, models, there, *queues[turn].pop(0))
+    assert [] == engine.advance(10 * SIZE_US)
+    assert [] == engine.work()
+
+    last = tuple(model.seen or "[]" for model in models if model.firing in REPLACING)
+    standing = {key: count for key, count in engine.net.items() if count}
+    # Which version of the other one an element keeps depends on when it was emitted; it is retracted with that.
+    assert sorted(standing.values()) == [1] * len(there)
+    assert {(each, *last) for each in there} == {(x, *views[: len(last)]) for x, *views in standing}
+    assert engine.pages() == set(), "pages are left"
+    assert len(engine.cells) == 0
+    assert engine.holds == {}
+
+
+def happen(engine: Patient, models: list[Model], there: set[int], what: Any, how: Any) -> None:
+    window = WINDOWS[0]
+    if isinstance(what, int):
+        come(engine, models[what], window, how, what)
+    elif what == "element" and how not in there:
+        there.add(how)
+        assert [] == engine.add(window, (None, how))
+    elif what == "retract" and how in there:
+        there.remove(how)
+        assert [] == engine.add(window, (None, how), sign=-1)
+    elif what == "work":
+        assert [] == engine.work(how)
+    elif what == "restart":
+        if how:
+            engine.compact()
+        engine.restart()
+    elif what == "advance":
+        assert [] == engine.advance(how)
+
+
+#: Retractions that come before their elements, behind which a pane has no news.
+OWING = Panes(((2, 3, 1), (), (1, 1), (3,)), (0,), (0, 3, 6, 8, 11, 14, *range(15, 60, 3)))
 SCENES = [
-    Panes(((2, 3, 3, 3, 3, 3), (), (1, 1), (3,)), rests, order)
-    for rests in [(1, 0), (0,)]
-    for order in [(0,), (3, 1, 4, 1, 5, 9, 2, 6), (9, 8, 7, 6, 5, 4, 3, 2, 1)]
+    *(
+        Panes(((2, 3, 3, 3, 3, 3), (), (1, 1), (3,)), rests, order)
+        for rests in [(1, 0), (0,)]
+        for order in [(0,), (3, 1, 4, 1, 5, 9, 2, 6), (9, 8, 7, 6, 5, 4, 3, 2, 1)]
+    ),
+    OWING,
 ]
 
 

@@ -557,6 +557,11 @@ class _Step:
         sides = self._machine.sides
         return any(sides[each[0]].is_retracted and self._sees(window, each) for each in places)
 
+    def _is_over(self, cell_id: CellId, window: Window) -> bool:
+        """Whether elements of a window that were emitted will not be said again any more."""
+        has_expired = self._machine.strategy.expiry_us(window) <= self._watermark_us
+        return has_expired and not self._is_kept_for_view(cell_id, window)
+
     def _take_with_former(
         self, cell_id: CellId, place: _Place, panes: dict[int, ArrivingView], index: int
     ) -> bool:
@@ -576,9 +581,7 @@ class _Step:
                 del arriving[*place, number]
         is_newest = version == _version(self._cells[cell_id], place) and not is_gone
         if pane.expected == count and is_newest and not pane.buckets:
-            # No news, and the same view.
-            arriving.pop((*place, index)).drop()
-            del panes[index]
+            # No news, and the same view; what is to be retracted when it comes is so in a later pane.
             return True
         expected = pane.expected
         assert expected is not None
@@ -1097,7 +1100,7 @@ class _Step:
             effects.panes += self._traced_all(cell_id, window, panes, signs)
             effects.signs += signs
             return
-        if self._machine.strategy.expiry_us(window) <= self._watermark_us:
+        if self._is_over(cell_id, window):
             for value, at, pane, sign in elements:
                 self._emit_kept(cell_id, EmittedPane(value, at, window, pane), views, sign)
             return
@@ -1198,18 +1201,17 @@ class _Step:
     def _forget_expired(self, cell_id: CellId, cell: KeyedState) -> None:
         now_us, machine, values = self._watermark_us, self._machine, cell.values
         views, kept = values.get(VIEWS, {}), values.get(KEPT, {})
-        # Elements that go on in a step to come, or wait for another view too, see it still.
-        waited = {
+        # Elements that go on in a step to come, wait for another view too, or will be said again with one, see it still.
+        again = [each for each in kept if self._is_kept_for_view(cell_id, each)]
+        seen = {
             place
-            for window in values.get(WAITING, ())
+            for window in (*values.get(WAITING, ()), *again)
             for place in enumerate(machine.side_windows(window))
         }
-
-        made = self._being_made.get(cell_id, ())
+        seen.update(self._being_made.get(cell_id, ()))
 
         def is_expired(place: _Place) -> bool:
-            is_over = machine.expiry_us(*place) <= now_us
-            return is_over and place not in waited and place not in made
+            return machine.expiry_us(*place) <= now_us and place not in seen
 
         for place in [each for each in views if is_expired(each)]:
             version = _version(cell, place)
@@ -1226,9 +1228,7 @@ class _Step:
         for pane in [each for each in arriving if is_expired(each[:2])]:
             self._part(cell_id, ARRIVING)
             arriving.pop(pane).drop()
-        for window in [each for each in kept if machine.strategy.expiry_us(each) <= now_us]:
-            if self._is_kept_for_view(cell_id, window):
-                continue
+        for window in [each for each in kept if self._is_over(cell_id, each)]:
             self._part(cell_id, KEPT)
             drop_all([kept.pop(window)])
             values.get(USES, {}).pop(window, None)
