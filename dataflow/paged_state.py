@@ -236,15 +236,6 @@ class PagedBag(Paged):
         """How many pages there are, under all names."""
         return sum(end - first for _, first, end in self._all_runs())
 
-    def values_of(self, first: int, end: int) -> list[Any]:
-        """The values of some pages of a bag that has no pages of others.
-
-        Args:
-            first: the number of the first page.
-            end: one past that of the last.
-        """
-        return list(chain.from_iterable(self._pages.read(self._state, range(first, end))))
-
     def _all_runs(self) -> Iterator[Run]:
         yield from self.runs
         if self.since < self.size:

@@ -21,7 +21,7 @@ from dataflow.paged_state import FEW, Paged, PagedBag, PagedMap, SizeWatch
 from dataflow.views import SignedViewPart, View, ViewEnd, ViewForm, ViewPart
 from runners.core.partials.signed_combine import as_given, counted, there
 from runners.core.side_inputs.large_views import BAGS, MAPPINGS, bag_for
-from runners.core.stateful.cell_pages import CellPages
+from runners.core.stateful.cell_pages import CellPages, PagesInPassing
 
 #: How many pages a bucket should have, and how many buckets there are at most, as all but full pages are in the cell.
 #: Their number is a power of two, as is that of the pages that are made of them.
@@ -35,10 +35,11 @@ class FormerView:
 
     Args:
         known: the view.
+        pages: of it; read in passing, as the view may be larger than memory.
     """
 
-    def __init__(self, known: View | Paged) -> None:
-        self._known = known
+    def __init__(self, known: View | Paged, pages: PagesInPassing) -> None:
+        self._known, self._pages = known, pages
 
     @property
     def size(self) -> int:
@@ -52,17 +53,20 @@ class FormerView:
             first: the number of the first page.
             end: one past that of the last; that of the last page is `size`.
         """
-        known, last = self._known, min(end, self.size)
+        known, is_last = self._known, end > self.size
+        if isinstance(known, View):
+            return list(known.contents)
+        pages = self._pages.between(first, min(end, self.size))
         if isinstance(known, PagedBag):
-            return known.values_of(first, last) + (known.last if end > known.size else [])
-        if isinstance(known, PagedMap):
-            entries = chain(
-                known.entries_of(range(first, last)),
-                known.placeless.items() if end > known.size else (),
-            )
-            return [(key, value) for key, (_, values) in entries for value in values]
-        assert isinstance(known, View)
-        return list(known.contents)
+            return [*chain.from_iterable(pages), *(known.last if is_last else ())]
+        assert isinstance(known, PagedMap)
+        entries = chain(pages, (known.placeless,) if is_last else ())
+        return [
+            (key, value)
+            for page in entries
+            for key, (_, values) in page.items()
+            for value in values
+        ]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.read(0, self.size + 1))

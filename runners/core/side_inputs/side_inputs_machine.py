@@ -568,8 +568,7 @@ class _Step:
         """Have a pane as the view that has the elements of those before it; returns False while it is being made."""
         arriving, pane = self._part(cell_id, ARRIVING), panes[index]
         count, version, is_gone = self._cells[cell_id].values.get(BASES, {}).get(place, _NO_BASE)
-        known = None if version is None else self._known(cell_id, place, version)
-        former = None if known is None else FormerView(known)
+        former = None if version is None else self._former(cell_id, place, version)
         if pane.rest:
             before = [each for number, each in sorted(panes.items()) if number <= index]
             elements = [*(former or ()), *chain.from_iterable(before), *pane.rest]
@@ -589,6 +588,13 @@ class _Step:
             return False
         self._based[cell_id, place] = expected, index, pane.owed
         return True
+
+    def _former(self, cell_id: CellId, place: _Place, version: int) -> FormerView | None:
+        known = self._known(cell_id, place, version)
+        if known is None:
+            return None
+        size = known.size if isinstance(known, PagedBag | PagedMap) else 0
+        return FormerView(known, self._in_passing(cell_id, _state(VIEWS, place, version), size))
 
     def _take_made(
         self,

@@ -312,8 +312,17 @@ class PagesInPassing:
 
     def each(self) -> Iterator[Any]:
         """The entries of one page after the other, as `read` returns them; a few are read together."""
-        for start in range(0, self._size, _TOGETHER):
-            numbers = range(start, min(start + _TOGETHER, self._size))
+        return self.between(0, self._size)
+
+    def between(self, first: int, end: int) -> Iterator[Any]:
+        """The entries of some pages, one after the other, as `each` has them.
+
+        Args:
+            first: the number of the first page.
+            end: one past that of the last.
+        """
+        for start in range(first, end, _TOGETHER):
+            numbers = range(start, min(start + _TOGETHER, end))
             yield from self._read(numbers, Passing.SCAN)
 
     def _read(self, numbers: Iterable[int], passing: Passing) -> list[Any]:
