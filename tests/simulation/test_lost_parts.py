@@ -7,12 +7,14 @@ from itertools import islice
 import pytest
 
 import dataflow as df
+from runners.core.stages.plan import ExecutionPlan
 from runners.errors import StoreError
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory import store as memory
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.testing.simulator import ALL_FAULTS, Fault, SimulationError, simulate
+from runners.testing.simulator.backups import Backups
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Simulation
@@ -45,12 +47,61 @@ def losing(count: int, faults: frozenset[Fault] = FAULTS) -> list[int]:
     )
 
 
+def built_on(store: MemoryStore) -> list[str]:
+    """What one end of a channel has built on, and the other has lost, by the numbers alone, without their commits."""
+    found = list[str]()
+    for job in store._jobs.values():
+        for channel in {*job.delivered, *job.acknowledged, *job.checkpoints}:
+            acknowledged, delivered = (
+                job.acknowledged.get(channel, 0),
+                job.delivered.get(channel, 0),
+            )
+            made = max([acknowledged, *job.checkpoints.get(channel, ())])
+            if acknowledged > delivered:
+                found.append(f"{channel}: {acknowledged} acknowledged, {delivered} delivered")
+            if delivered > made:
+                found.append(f"{channel}: {delivered} delivered, {made} made")
+    return found
+
+
+class Losses:
+    """What was built on of the parts that went back, one after the other: of those that were noticed, and of others."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.noticed, self.unnoticed, self._run = (
+            list[list[str]](),
+            list[list[str]](),
+            list[list[str]](),
+        )
+        tear, run = Backups.tear, Simulation.run
+
+        def noting(backups: Backups, plan: ExecutionPlan) -> str | None:
+            name = tear(backups, plan)
+            if name is not None:
+                self._run.append(built_on(backups._store))
+            return name
+
+        def running(simulation: Simulation) -> None:
+            self._run.clear()
+            run(simulation)
+            count = len(simulation.cluster.lost_parts)
+            self.noticed += self._run[:count]
+            self.unnoticed += self._run[count:]
+
+        patch.setattr(Backups, "tear", noting)
+        patch.setattr(Simulation, "run", running)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_the_job_ends_by_name_or_its_rows_are_right(pipeline: str) -> None:
+def test_the_job_ends_by_name_or_its_rows_are_right(pipeline: str, monkeypatch: Patch) -> None:
+    """Where it does not end, nobody had built on what is lost, which was done once more."""
+    losses = Losses(monkeypatch)
+
     summary = simulate(pipeline, seeds=losing(SEEDS), faults=FAULTS)
 
     assert summary.faults[Fault.LOST_PART] > SEEDS // 2
+    assert not any(losses.unnoticed), losses.unnoticed
 
 
 @pytest.mark.slow
@@ -84,8 +135,8 @@ def failure_of(seed: int, guarantees: dict[str, Guarantees]) -> str:
 
 
 @pytest.mark.slow
-def test_what_is_lost_is_reported_in_numbers() -> None:
-    reported = list[str]()
+def test_what_is_lost_is_reported_in_numbers(monkeypatch: Patch) -> None:
+    losses, reported = Losses(monkeypatch), list[str]()
     for seed in losing(40):
         named = PIPELINES["sums"]
         simulation = Simulation(named.build, seed, faults=FAULTS, tables=named.tables)
@@ -93,6 +144,8 @@ def test_what_is_lost_is_reported_in_numbers() -> None:
         reported += map(str, simulation.cluster.lost_parts)
 
     assert len(reported) > 5
+    assert any(losses.noticed)
+    assert not any(losses.unnoticed), losses.unnoticed
     assert all("bundle" in each or "were" in each for each in reported)
     assert all("docs/how-to/fail-over-and-restore.md" in each for each in reported)
 
