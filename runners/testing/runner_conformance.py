@@ -33,6 +33,7 @@ from runners.testing import (
     session_programs,
     source_programs,
     state_programs,
+    window_programs,
 )
 
 Build = Callable[[df.Pipeline], df.PCollection[Any]]
@@ -655,11 +656,26 @@ def _failures_of_a_source(p: df.Pipeline) -> df.PCollection[Any]:
 
 
 def _text(p: df.Pipeline) -> df.PCollection[Any]:
-    """Of a packed file, and of one that is not."""
+    return p | df.ReadFromText(_text_files())
+
+
+def _text_files() -> Path:
+    """A packed file, and one that is not."""
     packed = b"".join(map(gzip.compress, [b"to be\nor ", b"not\n"]))
     Path(_FILES.name, "a.txt.gz").write_bytes(packed)
     Path(_FILES.name, "b.txt").write_bytes(b"to be\r\n")
-    return p | df.ReadFromText(Path(_FILES.name, "*.txt*"))
+    return Path(_FILES.name, "*.txt*")
+
+
+def _read_all(p: df.Pipeline) -> df.PCollection[Any]:
+    """Of files that patterns match, and of lines of JSON."""
+    path = Path(_FILES.name, "amounts.jsonl")
+    path.write_text('{"amount": 3}\n{"amount": 4}\n')
+    amounts = p | df.ReadFromJsonLines(path) | df.Map(lambda row: row["amount"])
+    _text_files()
+    patterns = p | "patterns" >> df.Create([str(Path(_FILES.name, "*.txt*"))])
+    lines = patterns | df.MatchAll() | df.ReadAllFromText()
+    return [lines, amounts] | df.Flatten()
 
 
 def _sales_file() -> Path:
@@ -924,6 +940,10 @@ PROGRAMS: Sequence[Program] = (
     Program("combiners of all", combining_programs.combiners_of_all, combining_programs.OF_ALL),
     Program("combiners of keys", combining_programs.combiners_of_keys, combining_programs.OF_KEYS),
     Program("Join", combining_programs.joins, combining_programs.JOINED),
+    Program("windows", window_programs.windows, window_programs.WINDOWS),
+    Program("triggers", window_programs.triggers, window_programs.TRIGGERED),
+    Program("TimestampCombiner", window_programs.event_times, window_programs.EVENT_TIMES),
+    Program("ReadAllFromText", _read_all, ["to be", "or not", "to be", 3, 4]),
     Program("RequestResponse", combining_programs.requests, [10, 20, 10]),
     Program("Deduplicate", _deduplicate, ["a", "b", "a", "b", ("k", 1), ("k", 3)]),
     Program(
