@@ -1204,20 +1204,24 @@ class _Step:
             self._effects.timers[cell_id, GLOBAL_WINDOW, TimeDomain.PROCESSING] = at_us
             cell.engine_timers = cell.engine_timers._replace(processing_us=at_us)
 
+    def _used_places(self, cell_id: CellId, cell: KeyedState) -> set[_Place]:
+        """Where views are that are seen still, or made: of elements that wait, or go on, or will be said again."""
+        values = cell.values
+        again = [each for each in values.get(KEPT, ()) if self._is_kept_for_view(cell_id, each)]
+        used = {
+            place
+            for window in (*values.get(WAITING, ()), *again)
+            for place in enumerate(self._machine.side_windows(window))
+        }
+        return used | self._being_made.get(cell_id, {}).keys()
+
     def _forget_expired(self, cell_id: CellId, cell: KeyedState) -> None:
         now_us, machine, values = self._watermark_us, self._machine, cell.values
         views, kept = values.get(VIEWS, {}), values.get(KEPT, {})
-        # Elements that go on in a step to come, wait for another view too, or will be said again with one, see it still.
-        again = [each for each in kept if self._is_kept_for_view(cell_id, each)]
-        seen = {
-            place
-            for window in (*values.get(WAITING, ()), *again)
-            for place in enumerate(machine.side_windows(window))
-        }
-        seen.update(self._being_made.get(cell_id, ()))
+        used = self._used_places(cell_id, cell)
 
         def is_expired(place: _Place) -> bool:
-            return machine.expiry_us(*place) <= now_us and place not in seen
+            return machine.expiry_us(*place) <= now_us and place not in used
 
         for place in [each for each in views if is_expired(each)]:
             version = _version(cell, place)
