@@ -116,7 +116,7 @@ def event_times(p: df.Pipeline) -> df.PCollection[Any]:
         )
     ]
     once = [each | f"once {n}" >> df.WindowInto(df.GlobalWindows()) for n, each in enumerate(found)]
-    return once | df.Flatten()  # type: ignore[no-any-return]
+    return once | df.Flatten()
 
 
 EVENT_TIMES: tuple[Any, ...] = (

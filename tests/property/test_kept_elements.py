@@ -117,7 +117,7 @@ class Shards(Engine):
             for x, sign in signed
         ]
         self.cells.need([(key, None) for key, *_ in partials])
-        return self._note(self.stage.add(self.cells, partials, self._clocks()))
+        return self.note(self.stage.add(self.cells, partials, self._clocks()))
 
     def written(self, act: Callable[[], object]) -> int:
         """The bytes that a step commits."""
