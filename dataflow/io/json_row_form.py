@@ -18,6 +18,7 @@ from pyarrow import json as arrow_json
 from dataflow.arrow_numbers import numbers_of
 from dataflow.columns import ARROW_TYPES, IntColumn, Rows
 from dataflow.errors import InputError
+from dataflow.io.json_numbers import number_columns
 from dataflow.io.json_values import parse_json
 from dataflow.io.record_reader import event_times_us
 from dataflow.io.text_files import text_of
@@ -65,10 +66,15 @@ class JsonRowForm:
 
     def _parsed(self, block: bytes) -> pa.Table | None:
         """The block as a table, with one row for each of its lines; None if it is not certain to be that."""
+        types = {each.name: ARROW_TYPES[each.kind] for each in self.fields}
+        if {int, float}.issuperset(each.kind for each in self.fields):
+            numbers = number_columns(block, types)
+            if numbers is not None:
+                return numbers
         lines = _lines_of_objects(block)
         if not lines or not _is_utf8(block):
             return None
-        schema = pa.schema([(each.name, ARROW_TYPES[each.kind]) for each in self.fields])
+        schema = pa.schema(types)
         try:
             table = arrow_json.read_json(
                 pa.BufferReader(block),
