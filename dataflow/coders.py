@@ -5,10 +5,13 @@ Of keys that are one key (``1``, ``1.0``, ``True``; see `dataflow.canonical_keys
 grouping in memory and routing by bytes agree.
 """
 
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import cbor2
+import numpy as np
+from numpy.typing import NDArray
 
 from dataflow.canonical_keys import canonical_key, key_text, refusal
 from dataflow.errors import KeyEncodingError
@@ -17,6 +20,10 @@ from dataflow.typed_keys import TypedKey
 
 #: A store finds state by key, and no entry of a Postgres index has more than 2,704 bytes.
 KEY_BYTES_MAX = 2_000
+
+_HASH_BYTES = 8
+#: Bytes of an encoded integer of 64 bits, at most.
+_INT_BYTES_MAX = 9
 
 # Most keys are short texts: of those CBOR needs one byte more, which has their length (RFC 8949, section 3).
 _TEXT_HEADS = [bytes([0x60 + length]) for length in range(24)]
@@ -51,6 +58,16 @@ def encode_key(key: Any) -> bytes:
     return encoded
 
 
+def encode_keys(keys: Sequence[Any]) -> list[bytes]:
+    """The canonical bytes of several keys, in less time than one by one; raises what `encode_key` raises."""
+    if set(map(type, keys)) == {int}:
+        # No integer of 64 bits is too long, and a longer one is encoded by itself.
+        encode = cbor2.dumps
+        encoded = [encode(key) for key in keys]
+        return encoded if max(map(len, encoded)) <= _INT_BYTES_MAX else list(map(encode_key, keys))
+    return list(map(encode_key, keys))
+
+
 def decode_key(encoded: bytes) -> Any:
     """The canonical key of the one that was encoded, as the core holds it (`dataflow.typed_keys`).
 
@@ -62,4 +79,10 @@ def decode_key(encoded: bytes) -> Any:
 
 def hash_key(encoded: bytes) -> int:
     """Unsigned 64-bit hash of an encoded key; decides which key range owns it, so it never changes between releases."""
-    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(encoded, digest_size=_HASH_BYTES).digest(), "big")
+
+
+def hash_keys(encoded: Iterable[bytes]) -> NDArray[np.uint64]:
+    """What `hash_key` makes of each of several encoded keys."""
+    digests = [blake2b(each, digest_size=_HASH_BYTES).digest() for each in encoded]
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)

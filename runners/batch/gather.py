@@ -20,7 +20,7 @@ from dataflow.graph import TransformNode
 from runners.batch.digests import MASK, Digest, salts_of, sums_of
 from runners.batch.layout import Layout
 from runners.batch.pack_sizes import Packings, PackSizes
-from runners.core.columns.partials import PartialColumns, divided_by, key_labels
+from runners.core.columns.partials import PartialColumns, distinct_keys, divided_by
 from runners.core.ground.key_codec import KeyCodec
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.partial import Partial
@@ -29,7 +29,7 @@ from runners.core.partials.stateful_inputs import StatefulInputs, lifter_of
 from runners.core.partials.table import PartialTable
 from runners.core.partials.unfolded import UnfoldedPartials
 from runners.core.stages.plan import ExecutionPlan, Stage
-from runners.millwheel.model.key_range import range_index
+from runners.millwheel.model.key_range import range_index, range_indexes
 from runners.stored.partials import encode_partials
 from runners.stored.runs import PartBlob, encode_parts
 from windowing.window import GLOBAL_WINDOW, Window
@@ -226,15 +226,13 @@ class _Lane:
         keys = [each[0] for each in partials]
         # In memory two keys are equal exactly if their bytes are.
         which = np.fromiter(map(number_of.__getitem__, keys), np.int64, len(keys))
-        hashes = [self._codec.hash(key) for key in number_of]
-        ranges = [range_index(each, self._count) for each in hashes]
-        ranges_of = np.array(ranges, np.int64)[which]
+        hashes = self._codec.hashes(list(number_of))
+        ranges_of = range_indexes(hashes, self._count)[which]
         if self._sign_of is None:
             net_counts = map(self._net_count or _count_of, partials)
             counts = np.fromiter(net_counts, np.int64, len(partials))
-            hashes_of = np.array(hashes, np.uint64)[which]
-            self._add_sums(hashes_of, [each[1] for each in partials], counts, ranges_of)
-        for index in sorted(self._wanted.intersection(ranges)):
+            self._add_sums(hashes[which], [each[1] for each in partials], counts, ranges_of)
+        for index in sorted(self._wanted.intersection(np.unique(ranges_of).tolist())):
             yield index, list(itertools.compress(partials, (ranges_of == index).tolist()))
 
     def _pack_columns(self) -> Iterator[Packed]:
@@ -248,15 +246,11 @@ class _Lane:
             return
         if not len(merged):
             return
-        which, hashes = key_labels(merged, self._codec.hash)
-        ranges = [range_index(each, self._count) for each in hashes]
-        self._add_sums(
-            np.array(hashes, np.uint64)[which],
-            merged.windows,
-            merged.counts,
-            np.array(ranges)[which],
-        )
-        for index, partials in divided_by(merged, which, ranges):
+        which, keys = distinct_keys(merged)
+        hashes = self._codec.hashes(keys)
+        ranges = range_indexes(hashes, self._count)
+        self._add_sums(hashes[which], merged.windows, merged.counts, ranges[which])
+        for index, partials in divided_by(merged, which, ranges.tolist()):
             if index in self._wanted:
                 yield self._offset + index, self._blob(partials)
 

@@ -5,14 +5,16 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import cbor2
+import numpy as np
 import pendulum
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
-from dataflow.coders import KEY_BYTES_MAX, decode_key, encode_key, hash_key
+from dataflow.coders import KEY_BYTES_MAX, decode_key, encode_key, encode_keys, hash_key
 from runners.core.ground.key_codec import KEYS_MAX, KeyCodec
+from runners.millwheel.model.key_range import KEY_SPACE_END, range_index, range_indexes
 from tests.ids import shown
 
 ZONES = st.sampled_from(
@@ -168,12 +170,36 @@ def test_codec_forgets_rather_than_grow() -> None:
 def test_codec_names_the_place(name: str) -> None:
     with pytest.raises(df.KeyEncodingError, match=r"^transform 'x': NaN|^transform 'x': nan"):
         getattr(KeyCodec("transform 'x'"), name)(math.nan)
+    with pytest.raises(df.KeyEncodingError, match=r"^transform 'x': NaN|^transform 'x': nan"):
+        KeyCodec("transform 'x'").hashes([1.5, math.nan])
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_texts_are_encoded_as_the_library_does(text: str) -> None:
     """Short ones are done by hand."""
     assert encode_key(text) == cbor2.dumps(text, canonical=True)
+
+
+@given(
+    keys=st.lists(ATOMS)
+    | st.lists(st.integers(-(2**66), 2**66) | st.sampled_from([0, 23, 24, 255, 256, 2**64 - 1]))
+    | st.lists(st.text(st.characters(exclude_categories=["Cs"]))),
+    ranges=st.integers(1, 9),
+)
+def test_several_keys_have_the_bytes_and_hashes_of_each(keys: list[Any], ranges: int) -> None:
+    encoded = [encode_key(key) for key in keys]
+    hashes = KeyCodec("here").hashes(keys)
+
+    assert encode_keys(keys) == encoded
+    assert hashes.tolist() == [hash_key(each) for each in encoded]
+    wanted = [range_index(each, ranges) for each in hashes.tolist()]
+    assert range_indexes(hashes, ranges).tolist() == wanted
+
+
+@given(st.integers(1, 1_000))
+def test_the_ends_of_the_hashes_are_in_the_first_range_and_the_last(ranges: int) -> None:
+    ends = np.array([0, KEY_SPACE_END - 1], np.uint64)
+    assert range_indexes(ends, ranges).tolist() == [0, ranges - 1]
 
 
 @given(key=KEYS)

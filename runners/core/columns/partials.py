@@ -404,24 +404,22 @@ def divided(
         label_of: returns the label of a key; called once for each key.
     """
     if len(partials):
-        yield from divided_by(partials, *key_labels(partials, label_of))
+        which, keys = distinct_keys(partials)
+        yield from divided_by(partials, which, list(map(label_of, keys)))
 
 
-def key_labels(
-    partials: PartialColumns, label_of: Callable[[Any], LabelT]
-) -> tuple[Int64s, list[LabelT]]:
-    """The index of the label for each partial, and the labels of all keys.
+def distinct_keys(partials: PartialColumns) -> tuple[Int64s, Sequence[Any]]:
+    """The keys of partials, each once, and for each partial the index of its key.
 
     Args:
-        partials: of one grouping.
-        label_of: returns the label of a key; called once for each key.
+        partials: of one grouping, at least one.
     """
     codes = key_codes(partials.keys)
     assert codes is not None  # otherwise they could not have been grouped
     firsts, which = np.unique(codes, return_index=True, return_inverse=True)[1:]
     at = array_of(firsts)
-    keys = key_values([each.take(at) for each in partials.keys], is_single=partials.is_single)
-    return which, [label_of(key) for key in keys]
+    taken = [each.take(at) for each in partials.keys]
+    return which, key_values(taken, is_single=partials.is_single)
 
 
 def key_counts(partials: PartialColumns) -> tuple[list[Any], list[int]]:
@@ -430,8 +428,8 @@ def key_counts(partials: PartialColumns) -> tuple[list[Any], list[int]]:
     Args:
         partials: of one grouping, at least one.
     """
-    which, keys = key_labels(partials, lambda key: key)
-    return keys, np.bincount(which).tolist()
+    which, keys = distinct_keys(partials)
+    return list(keys), np.bincount(which).tolist()
 
 
 def divided_by(

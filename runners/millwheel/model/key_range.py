@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from runners.millwheel.model.ids import RangeId
 
@@ -77,3 +79,17 @@ def range_index(key_hash: int, count: int) -> int:
         count: the number of ranges.
     """
     return min(key_hash // (KEY_SPACE_END // count), count - 1)
+
+
+def range_indexes(key_hashes: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
+    """What `range_index` is for each of several hashes.
+
+    Args:
+        key_hashes: unsigned, of 64 bits.
+        count: the number of ranges.
+    """
+    if count == 1:
+        return np.zeros(len(key_hashes), np.int64)
+    width = np.uint64(KEY_SPACE_END // count)
+    indexes: NDArray[np.int64] = np.minimum(key_hashes // width, count - 1).astype(np.int64)
+    return indexes
