@@ -92,10 +92,12 @@ class _WorkerHandler(_StderrHandler):
     Attributes:
         worker, job: change with the task.
         send: to the driver; None: there is no way to it.
+        sent: how many records were sent.
     """
 
     worker = job = ""
     send: Send | None = None
+    sent = 0
     _process = 0
 
     def handles_for(self, worker: str, job: str, send: Send | None) -> None:
@@ -110,9 +112,11 @@ class _WorkerHandler(_StderrHandler):
 
     def _sent(self, record: logging.LogRecord, send: Send) -> bool:
         try:
-            return send(_encoded(record))
+            is_sent = send(_encoded(record))
         except Exception:  # noqa: BLE001 - what is logged must not be what fails
             return False
+        self.sent += is_sent
+        return is_sent
 
 
 def _note(record: logging.LogRecord, worker: str, job: str) -> None:
@@ -171,6 +175,21 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+class _OfJob(msgspec.Struct):
+    """Of what a worker has sent, the name of its job."""
+
+    dataflow_job: str
+
+
+def job_of(blob: bytes) -> str:
+    """The job whose worker has sent a record.
+
+    Args:
+        blob: as it has sent it.
+    """
+    return msgspec.msgpack.decode(blob, type=_OfJob).dataflow_job
+
+
 def log_again(blob: bytes) -> None:
     """Hand what a worker has logged to the logger of that name in this process, or to stderr if nobody listens.
 
@@ -197,14 +216,24 @@ def log_as(
         send: to the driver; None: what is logged is on stderr.
         log_format: of stderr; None: as it is.
     """
-    root = logging.getLogger()
-    handler = next((each for each in root.handlers if isinstance(each, _WorkerHandler)), None)
+    root, handler = logging.getLogger(), _worker_handler()
     if handler is None:
         handler = _WorkerHandler()
         root.addHandler(handler)
     use_format(log_format)
     handler.handles_for(worker, job, send)
     root.setLevel(level)
+
+
+def records_sent() -> int:
+    """How many records this process has sent to drivers."""
+    handler = _worker_handler()
+    return 0 if handler is None else handler.sent
+
+
+def _worker_handler() -> _WorkerHandler | None:
+    handlers = logging.getLogger().handlers
+    return next((each for each in handlers if isinstance(each, _WorkerHandler)), None)
 
 
 @contextmanager

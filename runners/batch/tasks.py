@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 from pyspark import TaskContext
+from pyspark.accumulators import Accumulator
 from pyspark.core.broadcast import Broadcast
 
 from runners.batch.deadly_code import CodeWatch
@@ -22,7 +23,7 @@ from runners.spark.driver_log import LogTarget
 from runners.spark.shipped_plan import ShippedPlan
 from runners.spark.whole_input import BrokenInputError
 from runners.stored.errors import is_error
-from runners.worker_log import log_as
+from runners.worker_log import log_as, records_sent
 
 #: The target of a failure that no task is left to receive.
 DRIVER = -1
@@ -39,6 +40,7 @@ class Work:
         connect: opens the store at ``dsn``.
         step_timeout_ms: how long user code may be at work on one bundle; None: as long as it likes.
         log: where its tasks send what is logged in them; None: it is on their stderr.
+        logged: counts the records that they have sent there; None: nobody waits for these.
         can_fork: whether each attempt has a process of its own; see `CodeWatch`.
     """
 
@@ -50,6 +52,7 @@ class Work:
     connect: Callable[[str], Store]
     step_timeout_ms: int | None = None
     log: LogTarget | None = None
+    logged: Accumulator[int] | None = None
     can_fork: bool = False
 
 
@@ -148,6 +151,7 @@ class Attempt:
 
     def _run(self, body: Callable[[RangeTask], Iterator[Shipment]]) -> Iterator[Shipment]:
         work, where = self._work, f"the stage {self._range_id.computation!r}"
+        sent_before = records_sent()
         try:
             # Loaded for each attempt, so that no two share the user's objects.
             shipped = work.plan.value
@@ -175,6 +179,9 @@ class Attempt:
             failure = failure_of(error, where)
             work.failures.add([failure])
             yield from self._spread(failure)
+        finally:
+            if work.logged is not None:
+                work.logged.add(records_sent() - sent_before)
 
     def _spread(self, failure: Failure) -> Iterator[Shipment]:
         """The failure, sent to every receiver that could otherwise take the input to be complete."""

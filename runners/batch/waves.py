@@ -13,6 +13,7 @@ from concurrent.futures import Future, wait
 
 import attrs
 from pyspark import RDD, InheritableThread, SparkContext
+from pyspark.accumulators import Accumulator
 
 from runners.batch.failures import FailureAccumulator, FailuresParam, raise_failure
 from runners.batch.kept_store import KeptStore
@@ -71,8 +72,10 @@ def run_waves(
         JobFailedError: Spark gave up for another reason, e.g. because workers died again and again.
     """
     shipped = context.broadcast(prepared.shipped)
-    log = driver_log(driver_host(context))
+    log, job = driver_log(driver_host(context)), settings.job
+    received_before = log.received(job)
     failures: FailureAccumulator = context.accumulator([], FailuresParam())
+    logged: Accumulator[int] = context.accumulator(0)
     work = Work(
         settings=settings,
         dsn=prepared.dsn,
@@ -80,7 +83,8 @@ def run_waves(
         failures=failures,
         attempts_max=_attempts_max(context),
         step_timeout_ms=step_timeout_ms,
-        log=log.target(settings.job),
+        log=log.target(job),
+        logged=logged,
         can_fork=True,
         connect=KeptStore(incarnation),
     )
@@ -92,9 +96,14 @@ def run_waves(
             for level in range(layout.level_max + 1)
         ]
         _await(context, waves, failures, _Watch(context, progress, names, tasks))
+    except BaseException:
+        # Attempts that have failed have not said how many records they had sent.
+        log.await_rest()
+        raise
+    else:
+        log.await_records(job, received_before + logged.value)
     finally:
         shipped.destroy()
-        log.await_rest()
 
 
 def _waves(context: SparkContext, work: Work, job: JobRow) -> tuple[RDD[Shipment], int]:

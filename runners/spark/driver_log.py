@@ -8,12 +8,13 @@ import atexit
 import logging
 import os
 import threading
+from collections import Counter
 from functools import cache
 
 import attrs
 
 from runners.millwheel.wire.zmq_transport import JobKeys, ZmqSender, ZmqTransport, own_host
-from runners.worker_log import log_again
+from runners.worker_log import job_of, log_again
 
 _POLL_MS = 200
 #: How long a run waits at its end for what is still on its way.
@@ -62,30 +63,49 @@ class DriverLog:
     def __init__(self, host: str) -> None:
         self._keys = JobKeys.generate()
         self._transport = ZmqTransport(self._keys, own_host(host))
-        self._received = 0
+        #: How many records have come, by job.
+        self._received: Counter[str] = Counter()
+        self._comes = threading.Condition()
         threading.Thread(target=self._run, name="dataflow-log", daemon=True).start()
 
     def target(self, job: str) -> LogTarget:
         """Where the workers of a job send what is logged in them."""
         return LogTarget(job, self._transport.address, self._keys)
 
+    def received(self, job: str) -> int:
+        """How many records of a job have come so far."""
+        with self._comes:
+            return self._received[job]
+
+    def await_records(self, job: str, count: int) -> None:
+        """Wait until so many records of a job have come, a moment at most: what is lost does not come.
+
+        Args:
+            job: its name.
+            count: how many, with all that had come before it was run.
+        """
+        with self._comes:
+            self._comes.wait_for(lambda: self._received[job] >= count, _WAITS_MAX * _QUIET_S)
+
     def await_rest(self) -> None:
-        """Wait for what is on its way: until nothing has come for a moment, where anything ever has."""
+        """Wait for what is on its way, where it is not known how much that is: until nothing has come for a moment."""
         wait = threading.Event()
         for _ in range(_WAITS_MAX):
-            before = self._received
+            before = self._received.total()
             wait.wait(_QUIET_S)
-            if self._received == before:
+            if self._received.total() == before:
                 return
 
     def _run(self) -> None:
         while True:
             for blob in self._transport.receive(_POLL_MS):
-                self._received += 1
                 try:
                     log_again(blob)
                 except Exception:  # noqa: BLE001 - a filter or handler of the user's; other records must be seen
                     _LOG.exception("what a worker has logged cannot be logged")
+                with self._comes:
+                    self._received[job_of(blob)] += 1
+                    self._comes.notify_all()
 
 
 @cache

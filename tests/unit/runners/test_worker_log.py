@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -14,7 +15,14 @@ import dataflow as df
 from runners.direct import DirectRunner
 from runners.millwheel.wire.zmq_transport import JobKeys
 from runners.spark.driver_log import driver_log
-from runners.worker_log import LEVEL_VARIABLE, _WorkerHandler, log_again, log_as, wanted_level
+from runners.worker_log import (
+    LEVEL_VARIABLE,
+    _WorkerHandler,
+    log_again,
+    log_as,
+    records_sent,
+    wanted_level,
+)
 from tests.waiting import until
 
 LOG = logging.getLogger("users.module")
@@ -81,7 +89,9 @@ def test_a_later_task_of_the_process_logs_to_its_own_stderr(
     assert lines == [f"INFO users.module [slot {task}, attempt 1] task {task}\n" for task in (0, 1)]
 
 
-def sent_by(worker: str, log: Callable[[], None], *, is_sent: bool = True) -> list[bytes]:
+def sent_by(
+    worker: str, log: Callable[[], Any], *, job: str = "scores", is_sent: bool = True
+) -> list[bytes]:
     """What a worker sends of what is logged."""
     sent: list[bytes] = []
 
@@ -89,9 +99,14 @@ def sent_by(worker: str, log: Callable[[], None], *, is_sent: bool = True) -> li
         sent.append(blob)
         return is_sent
 
-    log_as(worker, "INFO", "scores", send)
+    log_as(worker, "INFO", job, send)
     log()
     return sent
+
+
+def log_often(times: int) -> None:
+    for _ in range(times):
+        LOG.info("seen")
 
 
 def fail(element: Any) -> None:
@@ -163,6 +178,27 @@ def test_records_go_through_a_socket_that_only_a_worker_can_send_to(
     assert all(target.send(blob) for _ in range(100))
     until(lambda: len(caplog.records) >= 100, lambda: caplog.text)
     assert [each.getMessage() for each in caplog.records] == ["seen"] * 100
+
+
+def test_who_waits_for_records_of_a_job_has_them_all(
+    root: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = driver_log("127.0.0.1")
+    handlers = list(root.handlers)
+    sent_before = records_sent()
+    blobs = sent_by("slot 3", partial(log_often, 20))
+    assert records_sent() - sent_before == len(blobs) == 20
+    others = sent_by("slot 3", lambda: LOG.info("other"), job="others")
+    root.handlers[:] = handlers
+    before = log.received("scores")
+    caplog.clear()
+
+    assert all(map(log.target("others").send, others))
+    assert all(map(log.target("scores").send, blobs))
+    log.await_records("scores", before + 20)
+
+    assert [each.getMessage() for each in caplog.records].count("seen") == 20
+    assert log.received("scores") == before + 20
 
 
 def test_a_record_that_no_handler_can_take_does_not_stop_the_others(
