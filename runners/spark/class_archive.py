@@ -100,7 +100,8 @@ def _found(java: Java) -> Path | None:
 def _name(java: Java) -> str:
     """The end of an archive's name: of all that Java would compare, so that another Spark has another."""
     program = java.program.resolve()
-    jars = Path(pyspark.__file__).with_name("jars")
+    # As Java is given it: an environment may be known by several paths.
+    jars = Path(pyspark.__file__).parent.resolve() / "jars"
     newest_ns = max((each.stat().st_mtime_ns for each in jars.iterdir()), default=0)
     known = f"{program} {program.stat().st_mtime_ns} {jars} {pyspark.__version__} {newest_ns}"
     return f"{sha256(known.encode()).hexdigest()[:16]}.{_kind(java).suffix}"

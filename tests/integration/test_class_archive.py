@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
+
+from runners.embedded.java import find_java
+from runners.spark import class_archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -76,6 +80,17 @@ def test_spark_starts_without_an_archive_that_is_broken(cache: Path, tmp_path: P
     done = run("-W", "error", "-c", SUM, cache=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == "[20, 25]"
+
+
+def test_an_environment_that_has_several_paths_has_one_archive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    link = tmp_path / "linked"
+    link.symlink_to(Path(pyspark.__file__).parents[1])
+    java = find_java()
+    name = class_archive._name(java)
+    monkeypatch.setattr(pyspark, "__file__", str(link / "pyspark" / "__init__.py"))
+    assert class_archive._name(java) == name
 
 
 def test_a_training_that_fails_gives_its_reason_and_leaves_nothing(tmp_path: Path) -> None:
