@@ -13,7 +13,7 @@ from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
 from benchmarks.peers import ours_lag, ours_latency, ours_nexmark, ours_nexmark_latency
 from benchmarks.peers.ours_export import export
 from benchmarks.peers.ours_pipelines import TABLE, build
-from benchmarks.peers.ours_session import MASTER, warm_context
+from benchmarks.peers.ours_session import MASTER, prepare_store, warm_context
 from benchmarks.task import Task
 from runners.batch import BatchRunner
 from runners.streaming import StreamingRunner
@@ -24,6 +24,7 @@ Build = Callable[[df.Pipeline, Task], None]
 
 def throughput(task: Task, build: Build, selected: Mapping[str, str]) -> None:
     """B1 to B5, S1, Nexmark; ``selected``: what some columns of the answer are in SQL, if not columns of the table."""
+    prepare_store(task.store)
     runner = (StreamingRunner if task.case == "S1" else BatchRunner)(
         job="benchmark", store=task.store, master=MASTER, show_progress=False
     )

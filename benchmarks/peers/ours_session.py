@@ -1,5 +1,8 @@
-"""Spark for our runs: the context that the runners ask for, started and used once before anything is measured."""
+"""What our runs find: Spark, started and used once before anything is measured, and a store that has its tables."""
 
+from contextlib import closing
+
+from runners.registry import open_store
 from runners.spark.session import spark_context
 
 CORES = 2
@@ -10,3 +13,9 @@ MASTER = f"local[{CORES},4]"
 def warm_context() -> None:
     """Start it; the runners find it by its settings."""
     spark_context("dataflow", master=MASTER).parallelize(range(CORES), CORES).map(abs).count()
+
+
+def prepare_store(dsn: str) -> None:
+    """Have a new database get the store's tables, as only the first job of a store has to."""
+    with closing(open_store(dsn)) as store:
+        store.incarnation()
