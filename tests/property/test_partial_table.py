@@ -125,16 +125,94 @@ def test_values_of_a_key_stay_in_their_order(bundles: list[list[Row]]) -> None:
     assert {key: values for key, _, values, _ in table.take()} == expected
 
 
+class RowCount(df.CountCombineFn):
+    """Folds its inputs, as a subclass that may have changed how."""
+
+
+class RowSum(df.SumCombineFn):
+    """Likewise."""
+
+
+@df.associative
+def row_sum(values: list[Any]) -> Any:
+    return sum(values)
+
+
+@pytest.mark.parametrize(
+    ("counting", "folding"),
+    [
+        (df.CountCombineFn(), RowCount()),
+        (df.SumCombineFn(), RowSum()),
+        (as_combine_fn(sum), as_combine_fn(row_sum)),
+    ],
+)
+@given(
+    bundles=st.lists(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["a", "a", "b", 1, True, 1.0, None, (1, "a"), b"a"]),
+                st.just(1) | st.sampled_from([1, True, 1.0, 2, -1]),
+            ),
+            min_size=1,
+            max_size=6,
+        )
+        | st.lists(st.tuples(KEYS, st.just(1)), min_size=1),
+        max_size=8,
+    ),
+    taken_at=st.integers(0, 7),
+)
+def test_counting_occurrences_comes_to_the_same(
+    counting: CombineFn,
+    folding: CombineFn,
+    bundles: list[list[tuple[Any, Any]]],
+    taken_at: int,
+) -> None:
+    """In value and type, whatever else the keys and inputs are; and so do digests, which count records."""
+    tables = []
+    for combine_fn in (counting, folding):
+        lifter = lifter_of(combine_fn, WindowingStrategy())
+        table, found = PartialTable(lifter), []
+        for index, pairs in enumerate([*bundles, []]):
+            if index == min(taken_at, len(bundles)) or index == len(bundles):
+                digested = Counter[str]()
+                for key, window, count in table.counted():
+                    digested[repr((key, window))] += count
+                records, partials = table.records, table.take()
+                results = {
+                    repr(each[:2]): repr(combine_fn.extract_output(each[2])) for each in partials
+                }
+                counts = {repr(each[:2]): each[3] for each in partials}
+                assert len(counts) == len(partials)
+                assert counts == digested
+                assert (table.size, table.records) == (0, 0)
+                found.append((results, counts, records))
+            if pairs:
+                table.add(lifter.lift(Bundle(pairs, [0] * len(pairs)), watermark_us=-1))
+        tables.append(found)
+
+    assert tables[0] == tables[1]
+
+
+def test_words_are_counted_without_a_value_for_each() -> None:
+    """Or the law above would hold because all of them are folded."""
+    lifter = lifter_of(df.SumCombineFn(), WindowingStrategy())
+    table = PartialTable(lifter)
+    pairs = [("a", 1), ("b", 1), ("a", 1)]
+    table.add(lifter.lift(Bundle(pairs, [0] * 3), watermark_us=-1))
+    assert table.size == 2
+
+
 @given(bundles=BUNDLES)
 def test_a_sum_is_folded_once_for_each_key(bundles: list[list[Row]]) -> None:
     lifter = lifter_of(df.SumCombineFn(), WindowingStrategy())
     table = PartialTable(lifter)
     totals, counts = Counter[str](), Counter[str]()
     for rows in bundles:
-        bundle = Bundle([(key, value) for key, _, value in rows], [0] * len(rows))
+        # None of them is 1, which would be counted.
+        bundle = Bundle([(key, 2 * value) for key, _, value in rows], [0] * len(rows))
         table.add(lifter.lift(bundle, watermark_us=-1))
         for key, _, value in rows:
-            totals[key] += value
+            totals[key] += 2 * value
             counts[key] += 1
     table.fold()
 
@@ -148,7 +226,7 @@ def test_few_records_of_unknown_size_wait(
 ) -> None:
     """What is a number is not large; of anything else a twentieth is kept as it came."""
     monkeypatch.setattr(partial_table, "WAITING_MAX", 100)
-    lifter = lifter_of(df.CountCombineFn(), WindowingStrategy())
+    lifter = lifter_of(ListCombineFn(), WindowingStrategy())
     table, folded = PartialTable(lifter), []
     for index in range(200):
         table.add(lifter.lift(Bundle([(index, value)], [0]), watermark_us=-1))

@@ -40,7 +40,8 @@ class RowFolding:
         self, node: TransformNode, accumulation: Accumulation, merging: PartialMerging
     ) -> None:
         self._node, self._merging = node, merging
-        self._combine_fn = accumulation.partial_fn
+        #: Folds the inputs of a partial.
+        self.combine_fn = accumulation.partial_fn
 
     def partials(self, pairs: Pairs, windows: Windows) -> list[Partial]:
         """The partials of records as `Lifter.lift` has left them.  Raises what it raises.
@@ -97,7 +98,7 @@ class RowFolding:
         Raises:
             TransformError: the `CombineFn` failed.
         """
-        create, add = self._combine_fn.create_accumulator, self._combine_fn.add_inputs
+        create, add = self.combine_fn.create_accumulator, self.combine_fn.add_inputs
         values: Sequence[Any] = ()
         try:
             with RunningAs(self._node.label):
@@ -146,6 +147,6 @@ class RowFolding:
 
     def _folded(self, values: Sequence[Any]) -> Any:
         try:
-            return self._combine_fn.add_inputs(self._combine_fn.create_accumulator(), values)
+            return self.combine_fn.add_inputs(self.combine_fn.create_accumulator(), values)
         except Exception as error:
             raise not_folded(self._node, values, error) from error

@@ -9,6 +9,7 @@ import numpy as np
 
 from dataflow.columns import WindowColumn
 from runners.core.partials.lifting import Lifter
+from runners.core.partials.occurrences import Occurrences
 from runners.core.partials.partial import Partial
 from runners.core.partials.row_folding import Folded
 from runners.core.partials.stateful_inputs import StatefulInputs
@@ -41,10 +42,18 @@ class PartialTable:
         self._folded: dict[Window, Folded] = defaultdict(dict)
         #: Partials that arrived folded, and those of windows that merge.
         self._listed: list[Partial] = []
+        #: Records that need only be counted; None where there are none.
+        self._occurrences: Occurrences | None = None
+        if isinstance(lifter, Lifter) and not lifter.merging.is_merging:
+            self._occurrences = Occurrences.of(lifter.rows.combine_fn)
         #: The number of records in the table.
         self.records = 0
-        #: The number of partials in the table, without the records that wait to be folded.
-        self.size = 0
+        self._folded_size = 0
+
+    @property
+    def size(self) -> int:
+        """The number of partials in the table, without the records that wait to be folded."""
+        return self._folded_size + (0 if self._occurrences is None else len(self._occurrences))
 
     def add(self, partials: Sequence[Partial]) -> None:
         """Add the partials of one bundle.
@@ -58,10 +67,13 @@ class PartialTable:
             return
         self._listed.extend(partials)
         self.records += sum([partial[3] for partial in partials])
-        self.size += len(partials)
+        self._folded_size += len(partials)
 
     def _wait(self, partials: UnfoldedPartials) -> None:
         assert isinstance(self._lifter, Lifter)
+        counted = self._occurrences if partials.windows is None else None
+        if counted is not None and counted.add(partials.pairs):
+            return
         unfolded = self._unfolded
         if self._lifter.merging.is_merging:
             unfolded.pairs.extend(partials.pairs)
@@ -83,11 +95,13 @@ class PartialTable:
             self._lifter.rows.fold_into(self._folded[window], groups)
         if unfolded.pairs:
             self._listed += self._lifter.rows.partials(unfolded.pairs, unfolded.in_order())
-        self.size = sum(map(len, self._folded.values())) + len(self._listed)
+        self._folded_size = sum(map(len, self._folded.values())) + len(self._listed)
 
     def counted(self) -> Iterator[tuple[Any, Window, int]]:
         """Key, window and number of the records in the table, which does not change; merging windows come in parts."""
         unfolded = self._unfolded
+        if self._occurrences is not None:
+            yield from ((key, GLOBAL_WINDOW, count) for key, count in self._occurrences.items())
         for window, folded in self._folded.items():
             yield from ((key, window, entry[1]) for key, entry in folded.items())
         for window, groups in unfolded.by_window.items():
@@ -113,11 +127,14 @@ class PartialTable:
         """Remove and return all partials.  Raises what `add` raises."""
         self.fold()
         taken = list(self._in_table())
-        if self._listed:
-            taken = self._combined(taken + self._listed)
+        counted = [] if self._occurrences is None else self._occurrences.take()
+        if self._listed or (taken and counted):
+            taken = self._combined(taken + counted + self._listed)
+        else:
+            taken += counted
         self._folded.clear()
         self._listed = []
-        self.records = self.size = 0
+        self.records = self._folded_size = 0
         return taken
 
     def _combined(self, partials: list[Partial]) -> list[Partial]:
