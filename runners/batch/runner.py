@@ -17,8 +17,6 @@ from contextlib import closing
 from functools import partial
 from types import MappingProxyType
 
-import attrs
-
 from dataflow.errors import PipelineError
 from dataflow.graph import PipelineGraph
 from dataflow.source import open_split
@@ -42,7 +40,6 @@ from runners.errors import LostCommitsError, StoreRestartedError
 from runners.log_format import checked_format, use_format
 from runners.millwheel.store.port import JobRow
 from runners.progress import ProgressDisplay
-from runners.registry import open_store
 from runners.spark.interrupted import stays_in_store
 from runners.spark.prepared_job import JobOptions, PreparedJob, prepare
 from runners.spark.result import StoreResult
@@ -164,11 +161,10 @@ class BatchRunner:
                 check_types=self._check_types,
                 lineage=self._lineage,
             ),
+            begin=begin_run,
         )
         if prepared.job.is_finished:
             return prepared.result
-        with closing(open_store(prepared.dsn)) as store:
-            prepared = attrs.evolve(prepared, job=begin_run(store, prepared.job))
         bound = binding_ranges(prepared.plan, prepared.job.ranges)
         check_continuable(prepared.plan, prepared.job, bound)
         settings = TaskSettings(

@@ -16,7 +16,7 @@ from runners.core.stages.plan import ExecutionPlan, plan
 from runners.millwheel.control.backfill_progress import check_backfill_is_whole
 from runners.millwheel.control.job import job_spec
 from runners.millwheel.store.guards import check_can_start_over
-from runners.millwheel.store.port import JobRow, JobSpec
+from runners.millwheel.store.port import JobRow, JobSpec, Store
 from runners.millwheel.versions.job_versions import Update, open_version, plan_version
 from runners.millwheel.versions.update import UpdatePlan
 from runners.progress import print_line
@@ -152,6 +152,7 @@ def prepare(
     claim: Callable[[str], None] | None = None,
     update: Update | None = None,
     look: Callable[[JobRow], None] = check_backfill_is_whole,
+    begin: Callable[[Store, JobRow], JobRow] = lambda _, job: job,
 ) -> PreparedJob:
     """Check everything, and create the job in the store or find it there.
 
@@ -162,6 +163,7 @@ def prepare(
             another driver has the job at the moment.
         update: if the job runs another pipeline, have it go over to this one.
         look: called with the job as it is found, if there is one; raises if it cannot be run like this.
+        begin: called with the store and the job, if it is not finished; returns the job as it is from there on.
 
     Raises:
         InputError: a source cannot be read.
@@ -196,7 +198,8 @@ def prepare(
             look(found)
         send = partial(send_all, store, options.job)
         opened = open_version(store, spec, execution, update, print_line, send)
-    job, is_next = opened.job, opened.plan is execution
+        job = opened.job if opened.job.is_finished else begin(store, opened.job)
+    is_next = opened.plan is execution
     if not is_next:
         shipped = ShippedPlan.of(opened.plan, options.log_level)
     if job.is_finished:
