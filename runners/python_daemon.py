@@ -39,9 +39,12 @@ def without_archives(path: Sequence[str]) -> list[str]:
     if any(each is None or each.origin is None for each in found):
         return list(path)
     assert found[0] is not None
-    installed = Path(str(found[0].origin)).parent
+    # An environment may be known by several paths, of which Spark's scripts take the one without links.
+    installed = Path(str(found[0].origin)).parent.resolve()
     # Another installation of Spark is one of another version.
-    return [each for each in path if each in rest or not Path(each).is_relative_to(installed)]
+    return [
+        each for each in path if each in rest or not Path(each).resolve().is_relative_to(installed)
+    ]
 
 
 def import_ahead() -> None:

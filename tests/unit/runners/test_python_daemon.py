@@ -23,6 +23,14 @@ def test_what_is_installed_goes_before_the_archives_beside_it() -> None:
     assert without_archives(["", *ARCHIVES, "/more", SITE]) == ["", "/more", SITE]
 
 
+def test_an_environment_may_be_known_by_several_paths(tmp_path: Path) -> None:
+    """Spark's scripts resolve links; who starts Python need not."""
+    linked = tmp_path / "linked"
+    linked.symlink_to(SITE)
+    resolved = [str(Path(each).resolve()) for each in ARCHIVES]
+    assert without_archives([*resolved, str(linked)]) == [str(linked)]
+
+
 def test_archives_of_another_spark_stay(tmp_path: Path) -> None:
     """Its Java talks to its own Python code only."""
     for archive in ARCHIVES:
