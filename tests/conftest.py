@@ -6,11 +6,13 @@ No deadline: a slow machine is not a wrong answer, and pytest's own timeout catc
 
 import gc
 import os
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
 
 from tests.processor_budget import BUDGET_S, ProcessorBudget
+from tests.program_files import FoundBy, look_at_all
 
 pytest_plugins = [
     "tests.fix_gcs",
@@ -44,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Watch over the budget where it is asked for."""
     if config.getoption("processor_budget"):
         config.pluginmanager.register(ProcessorBudget())
+
+
+@pytest.fixture(scope="session")
+def found_by() -> FoundBy[Any]:
+    """What each of the rules about Python files finds."""
+    return look_at_all()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -20,7 +20,6 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import attrs
 import pytest
@@ -28,8 +27,8 @@ import pytest
 import dataflow
 import dataflow.computations
 import dataflow.testing
+from tests.program_files import FoundBy, ProgramFile, for_files_in
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("windowing", "triggers", "dataflow", "runners")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -78,14 +77,15 @@ class Documented:
         return {name.strip("*") for entry in entries for name in entry.split(", ")}
 
 
-def functions(path: str, text: str) -> Iterator[Documented]:
+@for_files_in(*PACKAGES)
+def functions(file: ProgramFile) -> Iterator[Documented]:
     """All public functions and methods of a file, also those with fewer parameters."""
 
     def found(body: Sequence[ast.stmt], owner: ast.ClassDef | None) -> Iterator[Documented]:
         for node in body:
             if isinstance(node, ast.ClassDef):
                 # The class itself, for its bases: it need not have a public method.
-                yield Documented(f"{path}:{node.lineno}", Owner.of(node), "", (), "")
+                yield Documented(f"{file.path}:{node.lineno}", Owner.of(node), "", (), "")
                 if not node.name.startswith("_"):
                     yield from found(node.body, node)
             elif isinstance(node, FunctionNode) and _is_public(node):
@@ -94,9 +94,9 @@ def functions(path: str, text: str) -> Iterator[Documented]:
                     doc += "\n\n" + (ast.get_docstring(owner) or "")
                 parameters = _parameters(node, is_method=owner is not None)
                 of = None if owner is None else Owner.of(owner)
-                yield Documented(f"{path}:{node.lineno}", of, node.name, parameters, doc)
+                yield Documented(f"{file.path}:{node.lineno}", of, node.name, parameters, doc)
 
-    yield from found(ast.parse(text).body, None)
+    yield from found(file.tree.body, None)
 
 
 def _is_public(node: FunctionNode) -> bool:
@@ -179,13 +179,8 @@ def without_such_parameter(found: Sequence[Documented]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Documented]:
-    paths = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [
-        each
-        for path in paths
-        for each in functions(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
-    ]
+def found(found_by: FoundBy[Documented]) -> list[Documented]:
+    return found_by(functions)
 
 
 def test_arguments_are_documented(found: list[Documented]) -> None:
@@ -289,7 +284,9 @@ SEND = "\n    def send(self, address: str, message: bytes) -> None: ...\n"
     ],
 )
 def test_the_rule_finds_an_offender(text: str, complaint: str | None) -> None:
-    complaints = [each.partition("without ")[2] for each in undocumented([*functions("x", text)])]
+    complaints = [
+        each.partition("without ")[2] for each in undocumented([*functions(ProgramFile("x", text))])
+    ]
 
     assert complaints == ([] if complaint is None else [complaint])
 
@@ -297,4 +294,6 @@ def test_the_rule_finds_an_offender(text: str, complaint: str | None) -> None:
 def test_a_name_that_is_no_parameter_is_found() -> None:
     text = 'def f(a: int, b: int) -> None:\n    """Do.\n\n    Args:\n        a: one.\n        c: two.\n    """\n'
 
-    assert list(without_such_parameter([*functions("x", text)])) == ["x:1: f has no parameter c"]
+    assert list(without_such_parameter([*functions(ProgramFile("x", text))])) == [
+        "x:1: f has no parameter c"
+    ]

@@ -11,11 +11,11 @@ does not have.
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.program_files import FoundBy, ProgramFile, for_files_in, paths
+
 PACKAGES = ("windowing", "triggers", "dataflow", "runners")
 #: One or more names, and then a colon or a word, at the beginning of a paragraph, a line or a sentence.
 LISTED = re.compile(
@@ -25,12 +25,13 @@ LISTED = re.compile(
 ENTRY = re.compile(r"^    (\w+(?:, \w+)*): ", re.MULTILINE)
 
 
-def complaints(path: str, text: str) -> Iterator[str]:
+@for_files_in(*PACKAGES)
+def complaints(file: ProgramFile) -> Iterator[str]:
     """What of a file breaks the rule, each with its place."""
-    lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
+    lines = file.text.splitlines()
+    for node in file.nodes:
         if isinstance(node, ast.ClassDef):
-            where = f"{path}:{node.lineno} {node.name}"
+            where = f"{file.path}:{node.lineno} {node.name}"
             yield from (f"{where}: {what}" for what in _in_body(node, lines))
             yield from (f"{where}: {what}" for what in _in_docstring(node))
 
@@ -85,16 +86,10 @@ def _of_methods(node: ast.ClassDef) -> Iterator[str]:
                 yield from (each.arg for each in (*statement.args.args, *statement.args.kwonlyargs))
 
 
-def test_attributes_are_described_in_one_way() -> None:
-    paths = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
+def test_attributes_are_described_in_one_way(found_by: FoundBy[str]) -> None:
+    found = found_by(complaints)
 
-    found = [
-        complaint
-        for path in paths
-        for complaint in complaints(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
-    ]
-
-    assert len(paths) > 300
+    assert len(paths(*PACKAGES)) > 300
     assert not found, "\n" + "\n".join(found)
 
 
@@ -116,6 +111,6 @@ def test_attributes_are_described_in_one_way() -> None:
     ],
 )  # fmt: skip
 def test_the_rule_finds_an_offender(text: str, complaint: str | None) -> None:
-    found = [each.partition(": ")[2] for each in complaints("x", text)]
+    found = [each.partition(": ")[2] for each in complaints(ProgramFile("x", text))]
 
     assert found == ([] if complaint is None else [complaint])

@@ -5,10 +5,10 @@ Names with an underscore are known in their module alone.
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 
-ROOT = Path(__file__).parents[2]
+from tests.program_files import FoundBy, ProgramFile, for_files_in
+
 PRODUCT = ("windowing", "triggers", "dataflow", "runners")
 #: Names that two classes may have, where they are, and why.
 SHARED = {
@@ -27,35 +27,41 @@ SHARED = {
 }
 
 
-def twins(files: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
+@for_files_in(*PRODUCT)
+def public_classes(file: ProgramFile) -> Iterator[tuple[str, str]]:
+    """The name of each class at the top of a file, and the path of the file."""
+    for node in file.tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, file.path
+
+
+def twins(classes: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
     """The names that several classes have, and the files of these.
 
     Args:
-        files: paths, and what is in them.
+        classes: names, and paths.
     """
     found = defaultdict[str, list[str]](list)
-    for path, text in files:
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(path)
+    for name, path in classes:
+        found[name].append(path)
     return {name: set(paths) for name, paths in found.items() if len(paths) > 1}
 
 
-def test_no_two_classes_have_one_name() -> None:
-    files = [
-        (path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
-        for folder in PRODUCT
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
+def test_no_two_classes_have_one_name(found_by: FoundBy[tuple[str, str]]) -> None:
+    classes = found_by(public_classes)
 
-    assert len(files) > 100
-    assert twins(files) == {name: paths for name, (paths, _) in SHARED.items()}
+    assert len(classes) > 100
+    assert twins(classes) == {name: paths for name, (paths, _) in SHARED.items()}
 
 
 def test_twins_are_found() -> None:
     files = [
-        ("a.py", "class Merge: pass\nclass _Run: pass\n"),
-        ("b.py", "class Merge: pass\nclass _Run: pass\nclass Split:\n    class Merge: pass\n"),
+        ProgramFile("a.py", "class Merge: pass\nclass _Run: pass\n"),
+        ProgramFile(
+            "b.py", "class Merge: pass\nclass _Run: pass\nclass Split:\n    class Merge: pass\n"
+        ),
     ]
 
-    assert twins(files) == {"Merge": {"a.py", "b.py"}}
+    classes = [each for file in files for each in public_classes(file)]
+
+    assert twins(classes) == {"Merge": {"a.py", "b.py"}}

@@ -9,11 +9,11 @@ which no caller handles, and what is raised again as it came.
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.program_files import FoundBy, ProgramFile, for_files_in, paths
+
 PACKAGES = ("windowing", "triggers", "dataflow")
 #: Bugs, of the caller or of this package.
 NOBODY_HANDLES = {"AssertionError", "NotImplementedError"}
@@ -21,7 +21,8 @@ NOBODY_HANDLES = {"AssertionError", "NotImplementedError"}
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def undocumented(path: str, text: str) -> Iterator[str]:
+@for_files_in(*PACKAGES)
+def undocumented(file: ProgramFile) -> Iterator[str]:
     """What of a file breaks the rule, each with its place."""
 
     def found(body: Sequence[ast.stmt], owner: ast.ClassDef | None) -> Iterator[str]:
@@ -33,9 +34,9 @@ def undocumented(path: str, text: str) -> Iterator[str]:
                 if owner is not None and node.name == "__init__":
                     doc += "\n\n" + (ast.get_docstring(owner) or "")
                 if missing := _missing(node, doc):
-                    yield f"{path}:{node.lineno}: Raises of {node.name} without {', '.join(missing)}"
+                    yield f"{file.path}:{node.lineno}: Raises of {node.name} without {', '.join(missing)}"
 
-    yield from found(ast.parse(text).body, None)
+    yield from found(file.tree.body, None)
 
 
 def _is_public(node: FunctionNode) -> bool:
@@ -63,16 +64,10 @@ def _raised(body: Sequence[ast.stmt]) -> Iterator[str]:
         nodes.extend(ast.iter_child_nodes(node))
 
 
-def test_errors_are_documented() -> None:
-    paths = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
+def test_errors_are_documented(found_by: FoundBy[str]) -> None:
+    complaints = found_by(undocumented)
 
-    complaints = [
-        complaint
-        for path in paths
-        for complaint in undocumented(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
-    ]
-
-    assert len(paths) > 100
+    assert len(paths(*PACKAGES)) > 100
     assert not complaints, "\n" + "\n".join(complaints)
 
 
@@ -97,6 +92,6 @@ DOC = '    """Do.\n\n    Raises:\n        WindowError: it is not there.\n    """
     ],
 )  # fmt: skip
 def test_the_rule_finds_an_offender(text: str, complaint: str | None) -> None:
-    found = [each.partition("Raises of ")[2] for each in undocumented("x", text)]
+    found = [each.partition("Raises of ")[2] for each in undocumented(ProgramFile("x", text))]
 
     assert found == ([] if complaint is None else [complaint])

@@ -4,19 +4,18 @@ Each rule is a function from a file to its complaints, so that the rules are tes
 """
 
 import ast
-import functools
 import io
 import itertools
 import re
 import textwrap
 import tokenize
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-import attrs
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.program_files import ROOT, FoundBy, ProgramFile, for_files_in
+
 FUNCTION_LINES_MAX = 70
 #: Files with lengths of time in texts that are compared or stored, and that nobody is meant to read.
 LENGTHS = ("dataflow/graph.py", "runners/millwheel/versions/state_shape.py")
@@ -39,34 +38,17 @@ Complaint = tuple[int, str]
 _UNIT = re.compile(r" (us|µs|ms|s|secs?|seconds?|mins?|minutes?|h|hours?|days?)\b")
 
 
-@attrs.frozen
-class Source:
-    """A Python file, parsed once for all the rules."""
-
-    path: Path
-    text: str
-    tree: ast.Module
-
-    @classmethod
-    def parse(cls, path: Path, text: str) -> "Source":
-        return cls(path, text, ast.parse(text, path))
-
-    @functools.cached_property
-    def nodes(self) -> list[ast.AST]:
-        """All nodes of the tree."""
-        return list(ast.walk(self.tree))
-
-    def comments(self, pattern: str) -> Iterator[int]:
-        """The lines of the comments in which the pattern is found."""
-        # Tokens cost ten times as much as a tree, and hardly a file has a comment that is looked for.
-        if not re.search(pattern, self.text):
-            return
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type == tokenize.COMMENT and re.search(pattern, token.string):
-                yield token.start[0]
+def comments(source: ProgramFile, pattern: str) -> Iterator[int]:
+    """The lines of the comments in which the pattern is found."""
+    # Tokens cost ten times as much as a tree, and hardly a file has a comment that is looked for.
+    if not re.search(pattern, source.text):
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT and re.search(pattern, token.string):
+            yield token.start[0]
 
 
-def long_function(source: Source) -> Iterator[Complaint]:
+def long_function(source: ProgramFile) -> Iterator[Complaint]:
     """Too long to be seen at once: name its parts."""
     for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -75,32 +57,32 @@ def long_function(source: Source) -> Iterator[Complaint]:
                 yield node.lineno, f"{node.name} has {count} lines, at most {FUNCTION_LINES_MAX}"
 
 
-def undocumented_module(source: Source) -> Iterator[Complaint]:
+def undocumented_module(source: ProgramFile) -> Iterator[Complaint]:
     """The first lines of a file say what it is for."""
     if not ast.get_docstring(source.tree):
         yield 1, "no module docstring"
 
 
-def bare_except(source: Source) -> Iterator[Complaint]:
+def bare_except(source: ProgramFile) -> Iterator[Complaint]:
     """It would catch KeyboardInterrupt as well."""
     for node in source.nodes:
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             yield node.lineno, "bare except"
 
 
-def note_without_issue(source: Source) -> Iterator[Complaint]:
+def note_without_issue(source: ProgramFile) -> Iterator[Complaint]:
     """A note that has no number of an issue is never read again."""
-    for line in source.comments(r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)"):
+    for line in comments(source, r"\b(TODO|FIXME|XXX)\b(?!.*#\d+)"):
         yield line, "no issue number, as in TODO(#12)"
 
 
-def rule_off_without_reason(source: Source) -> Iterator[Complaint]:
+def rule_off_without_reason(source: ProgramFile) -> Iterator[Complaint]:
     """Whoever reads the line should know why the linter is wrong there."""
-    for line in source.comments(r"# noqa(?!: [A-Z0-9]+(, [A-Z0-9]+)* - \S)"):
+    for line in comments(source, r"# noqa(?!: [A-Z0-9]+(, [A-Z0-9]+)* - \S)"):
         yield line, "no reason, as in # noqa: SLF001 - it sees everything"
 
 
-def opening_that_points_elsewhere(source: Source) -> Iterator[Complaint]:
+def opening_that_points_elsewhere(source: ProgramFile) -> Iterator[Complaint]:
     """A docstring begins with what the thing does or is; it is read alone, in a list or an editor."""
     for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
@@ -109,11 +91,11 @@ def opening_that_points_elsewhere(source: Source) -> Iterator[Complaint]:
                 yield getattr(node, "lineno", 1), f"begins with: {text.splitlines()[0]}"
 
 
-def length_not_in_words(source: Source) -> Iterator[Complaint]:
+def length_not_in_words(source: ProgramFile) -> Iterator[Complaint]:
     """What people read is ``1 minute 30 seconds``, by `dataflow.times.in_words`, and not ``90 s``."""
-    path = source.path
+    path = PurePosixPath(source.path)
     is_product = path.parts[0] in ("windowing", "triggers", "dataflow", "runners")
-    if not is_product or "testing" in path.parts or path.as_posix() in LENGTHS:
+    if not is_product or "testing" in path.parts or source.path in LENGTHS:
         return
     for node in source.nodes:
         if isinstance(node, ast.JoinedStr):
@@ -123,9 +105,9 @@ def length_not_in_words(source: Source) -> Iterator[Complaint]:
                     yield value.lineno, f"the length {ast.unparse(value.value)} is not in words"
 
 
-def commit_beside_the_one_way(source: Source) -> Iterator[Complaint]:
+def commit_beside_the_one_way(source: ProgramFile) -> Iterator[Complaint]:
     """`commit_or_resolve` alone commits to a store: it never sends again what may have landed."""
-    path = source.path
+    path = PurePosixPath(source.path)
     if "runners" not in path.parts[:1] or "testing" in path.parts or path.name in COMMITS:
         return
     for node in source.nodes:
@@ -135,7 +117,7 @@ def commit_beside_the_one_way(source: Source) -> Iterator[Complaint]:
                 yield node.lineno, f"calls {of}.{verb}"
 
 
-RULES: list[Callable[[Source], Iterator[Complaint]]] = [
+RULES: list[Callable[[ProgramFile], Iterator[Complaint]]] = [
     long_function,
     undocumented_module,
     bare_except,
@@ -145,6 +127,14 @@ RULES: list[Callable[[Source], Iterator[Complaint]]] = [
     length_not_in_words,
     commit_beside_the_one_way,
 ]
+
+
+@for_files_in(*FOLDERS)
+def untidy(source: ProgramFile) -> Iterator[tuple[str, str]]:
+    """What breaks which rule in a file."""
+    for rule in RULES:
+        for line, what in rule(source):
+            yield rule.__name__, f"{source.path}:{line}: {what}"
 
 
 def titles(markdown: str) -> list[int]:
@@ -162,25 +152,23 @@ def titles(markdown: str) -> list[int]:
     return found
 
 
-def project_files(suffix: str) -> list[Path]:
-    inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob(f"*{suffix}")]
-    return sorted([*ROOT.glob(f"*{suffix}"), *inside])
+def pages() -> list[Path]:
+    inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md")]
+    return sorted([*ROOT.glob("*.md"), *inside])
 
 
 @pytest.fixture(scope="module")
-def complaints() -> dict[str, list[str]]:
-    """Of each rule, by its name; a tree is let go before the next file, as all of them are a million objects."""
+def complaints(found_by: FoundBy[tuple[str, str]]) -> dict[str, list[str]]:
+    """Of each rule, by its name."""
     found: dict[str, list[str]] = {rule.__name__: [] for rule in RULES}
-    for path in project_files(".py"):
-        source = Source.parse(path.relative_to(ROOT), path.read_text("utf-8"))
-        for rule in RULES:
-            found[rule.__name__] += [f"{source.path}:{line}: {what}" for line, what in rule(source)]
+    for rule, complaint in found_by(untidy):
+        found[rule].append(complaint)
     return found
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_python_files_follow(
-    rule: Callable[[Source], Iterator[Complaint]], complaints: dict[str, list[str]]
+    rule: Callable[[ProgramFile], Iterator[Complaint]], complaints: dict[str, list[str]]
 ) -> None:
     of_rule = complaints[rule.__name__]
 
@@ -190,14 +178,14 @@ def test_python_files_follow(
 def test_every_markdown_file_has_one_title() -> None:
     complaints = [
         f"{path.relative_to(ROOT)}: titles in lines {found}"
-        for path in project_files(".md")
+        for path in pages()
         if len(found := titles(path.read_text("utf-8"))) != 1
     ]
 
     assert not complaints, "\n" + "\n".join(complaints)
 
 
-OFFENDER = Path("runners/sample.py")
+OFFENDER = "runners/sample.py"
 
 
 @pytest.mark.parametrize(
@@ -217,12 +205,14 @@ OFFENDER = Path("runners/sample.py")
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_rule_finds_an_offender(rule: Callable[[Source], Iterator[Complaint]], text: str) -> None:
-    assert list(rule(Source.parse(OFFENDER, text)))
+def test_rule_finds_an_offender(
+    rule: Callable[[ProgramFile], Iterator[Complaint]], text: str
+) -> None:
+    assert list(rule(ProgramFile(OFFENDER, text)))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_rule_leaves_good_code_alone(rule: Callable[[Source], Iterator[Complaint]]) -> None:
+def test_rule_leaves_good_code_alone(rule: Callable[[ProgramFile], Iterator[Complaint]]) -> None:
     text = '''\
         """Doc."""
 
@@ -233,7 +223,7 @@ def test_rule_leaves_good_code_alone(rule: Callable[[Source], Iterator[Complaint
                 return ""
     '''
 
-    assert not list(rule(Source.parse(OFFENDER, textwrap.dedent(text))))
+    assert not list(rule(ProgramFile(OFFENDER, textwrap.dedent(text))))
 
 
 def test_titles_are_not_looked_for_in_code() -> None:

@@ -6,13 +6,14 @@
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.program_files import ROOT, FoundBy, ProgramFile, for_files_in
+
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 CODE = ("windowing", "triggers", "dataflow", "runners")
 PROGRAMS = (*CODE, "benchmarks", "examples", "tools", "tests")
@@ -132,6 +133,16 @@ _TOKEN = re.compile(
 )
 
 
+#: All that may be a name, in code or in a text: far cheaper than `words_of`, and hardly a file has what is looked for.
+_CANDIDATE = re.compile(r"[^\W\d]\w*")
+
+
+@functools.cache
+def candidates(text: str) -> frozenset[str]:
+    """What stands in a Python file and could be a name."""
+    return frozenset(_CANDIDATE.findall(text))
+
+
 @functools.cache
 def words_of(text: str) -> Words:
     """The words of a Python file; the same file is taken apart once for all the rules."""
@@ -202,7 +213,11 @@ def test_every_line_of_the_glossary_has_five_columns() -> None:
 
 
 def test_the_glossary_names_what_exists() -> None:
-    known = {name for _, text in code() for name in identifiers(text)}
+    known = set[str]()
+    looked_for = {word for name in named_here() for word in re.findall(r"[A-Za-z_]\w+", name)}
+    for _, text in code():
+        if not (looked_for - known).isdisjoint(candidates(text)):
+            known |= identifiers(text)
     commands = "".join(text for path, text in code() if path.parent.name == "cli")
     verbs = set(re.findall(r'"(\w+)"', commands))
     missing = []
@@ -220,6 +235,7 @@ def test_names_that_were_given_up_do_not_come_back() -> None:
     complaints = [
         f"{path.relative_to(ROOT)}: {name} is now {RETIRED[name]}"
         for path, text in code()
+        if not RETIRED.keys().isdisjoint(candidates(text))
         for name in sorted(RETIRED.keys() & identifiers(text))
     ]
 
@@ -244,21 +260,25 @@ def test_a_name_that_was_given_up_is_found(name: str) -> None:
     assert name not in identifiers(f'"""{name}"""\n# {name}\n')
 
 
-def named(path: Path) -> set[str]:
-    """The names in a program and its own, or those in the programs of a page."""
+def named(path: Path, is_looked_for: Callable[[str], object]) -> set[str]:
+    """The names in a program and its own, or those in the programs of a page, that are looked for."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        return {*identifiers(text), path.stem}
-    blocks = re.findall(r"^```(?:python|py)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return {name for block in blocks for name in identifiers(block)}
+        programs, names = [text], {path.stem}
+    else:
+        programs = re.findall(r"^```(?:python|py)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        names = set[str]()
+    for program in programs:
+        if found := set(filter(is_looked_for, candidates(program))):
+            names |= found & identifiers(program)
+    return set(filter(is_looked_for, names))
 
 
 def test_no_name_has_a_word_that_was_given_up() -> None:
     complaints = [
-        f"{path.relative_to(ROOT)}: {name}: {', '.join(instead)}"
+        f"{path.relative_to(ROOT)}: {name}: {', '.join(retired_parts(name))}"
         for path in [*programs(), *pages()]
-        for name in sorted(named(path))
-        if (instead := retired_parts(name))
+        for name in sorted(named(path, retired_parts))
     ]
 
     assert complaints == [], "\n".join(complaints)
@@ -279,7 +299,7 @@ def test_no_text_has_a_word_that_was_given_up() -> None:
 
 
 def test_what_is_allowed_is_needed() -> None:
-    names = {name for path in programs() for name in named(path)}
+    names = {name for path in programs() for name in named(path, ALLOWED_NAMES.__contains__)}
     unused = [
         f"{place}: {word}"
         for place, words in ALLOWED_TEXTS.items()
@@ -343,9 +363,9 @@ NO_MESSAGE = re.compile(
 SHOWN = ("detail", "hint")
 
 
-def messages(text: str) -> Iterator[tuple[int, str]]:
+def messages(file: ProgramFile) -> Iterator[tuple[int, str]]:
     """Facts, details and hints of errors, and help of commands, as far as they are written where they are used."""
-    for node in ast.walk(ast.parse(text)):
+    for node in file.nodes:
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func).rpartition(".")[2]
@@ -369,14 +389,16 @@ def complaint_about(message: str) -> str | None:
     return f"has {unclear[0]!r}" if unclear else None
 
 
-def test_messages_are_parts_of_one_text_in_the_fields_words() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}:{line}: {complaint}: {message}"
-        for path in programs()
-        if path.relative_to(ROOT).parts[0] in ("windowing", "triggers", "dataflow", "runners")
-        for line, message in messages(path.read_text("utf-8"))
-        if (complaint := complaint_about(message))
-    ]
+@for_files_in(*CODE)
+def unclear_messages(file: ProgramFile) -> Iterator[str]:
+    """The messages of a file of which something is wrong."""
+    for line, message in messages(file):
+        if complaint := complaint_about(message):
+            yield f"{file.path}:{line}: {complaint}: {message}"
+
+
+def test_messages_are_parts_of_one_text_in_the_fields_words(found_by: FoundBy[str]) -> None:
+    wrong = found_by(unclear_messages)
 
     assert not wrong, "\n".join(wrong)
 
@@ -384,5 +406,8 @@ def test_messages_are_parts_of_one_text_in_the_fields_words() -> None:
 def test_a_message_with_a_full_stop_is_found() -> None:
     program = 'raise df.InputError(f"no {x}.", hint="try, and come back")\nlog.info("Fine.")\n'
 
-    assert [complaint_about(each) is None for _, each in messages(program)] == [False, False]
+    assert [complaint_about(each) is None for _, each in messages(ProgramFile("x", program))] == [
+        False,
+        False,
+    ]
     assert complaint_about("return a tuple, e.g. (1, ...)") is None
