@@ -54,6 +54,12 @@ def found_by() -> FoundBy[Any]:
     return look_at_all()
 
 
+@pytest.fixture
+def frozen_heap() -> None:
+    """For a test that calls `gc.collect`: it looks at what the test has made, and not at all that others keep."""
+    gc.freeze()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Seven thousand tests are a million objects that stay: the collector need not look at them again and again.
 

@@ -391,6 +391,7 @@ def build_and_forget() -> None:
     gc.collect()
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_a_pipeline_that_was_never_run_warns_with_its_line() -> None:
     with pytest.warns(UnrunWarning, match=r"never run.*df\.Pipeline") as found:
         build_and_forget()
@@ -414,6 +415,7 @@ def go_on_wrongly(p: df.Pipeline) -> None:
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("frozen_heap")
 @pytest.mark.parametrize("use", [run, look_at_the_graph, go_on_wrongly])
 def test_a_pipeline_that_was_used_or_failed_does_not(use: Callable[[df.Pipeline], None]) -> None:
     p = build()

@@ -242,6 +242,7 @@ def forget(*, run: bool) -> None:
     gc.collect()
 
 
+@pytest.mark.usefixtures("frozen_heap")
 @pytest.mark.parametrize("run", [False, True])
 def test_an_assertion_that_was_never_made_warns(run: bool) -> None:
     with pytest.warns(UncheckedWarning, match=r"never checked: transform 'forgotten'"):
@@ -263,6 +264,7 @@ def test_an_assertion_that_was_never_made_warns_when_python_ends() -> None:
     assert "UncheckedWarning: never checked: transform 'assert_that'" in ran.stderr
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_an_error_on_its_way_is_enough() -> None:
     """No warning on top of it: not from the block, nor from the run."""
     with (  # noqa: PT012 - the block is what is tested
@@ -280,6 +282,7 @@ def test_an_error_on_its_way_is_enough() -> None:
     gc.collect()
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_the_result_may_outlive_the_pipeline() -> None:
     def started() -> df.PipelineResult:
         p = df.Pipeline(DirectRunner())

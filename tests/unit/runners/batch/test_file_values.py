@@ -132,6 +132,7 @@ def test_after_its_time_reading_is_an_error_with_the_reason() -> None:
     assert repr(values) == "<3 values that are gone>"
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_its_file_goes_with_its_last_reader() -> None:
     values, _ = in_file([[1, 2], [3]])
     file = weakref.ref(values._stored.file)
