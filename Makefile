@@ -62,9 +62,9 @@ coverage: setup ## Branches of windowing, triggers and runners/core that fast te
 	@$(BIN)/pytest -q $(ALL_CORES) --cov --cov-append --cov-report= $(CONVERSIONS)
 	@$(BIN)/coverage report --skip-covered --fail-under=$(COVERED_MIN)
 
-# Both halves run to their end, side by side, and name what is red.
-test: static ## Everything but the faults, also with real Spark and Postgres; about half an hour
-	@$(if $(K),$(BIN)/pytest -q -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
+# The static checks and both halves run to their end, side by side, and name what is red.
+test: setup ## Everything but the faults, also with real Spark and Postgres; about half an hour
+	@$(if $(K),tools/check.sh -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
 
 # Against the clock, so on a machine with nothing else to do.
 faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and the servers of connectors; ten minutes
