@@ -302,7 +302,7 @@ def q15(events: Any) -> Any:
 
 
 def q16(events: Any) -> Any:
-    """The same by channel, with the last minute in which there was a bid."""
+    """Bids, bidders and auctions of each channel and day, with the last minute in which there was a bid."""
 
     def row(found: Any, window: Any = beam.DoFn.WindowParam) -> Row:
         channel, (minute, statistics) = found

@@ -299,7 +299,7 @@ LATENESS_US = SIZE_US // 2
 
 @attrs.define
 class Patient(Engine):
-    """Does what is due by the clock when it is told to, and counts what it has emitted.
+    """Does what is due by the clock when it is asked to, and counts what it has emitted.
 
     Attributes:
         net: of each element with its views, how often it was emitted less how often it was retracted.
@@ -349,10 +349,10 @@ class Patient(Engine):
         for seen, window, sign in zip(effects.values, effects.windows, effects.signs, strict=True):
             assert self.reached_us < window.end_us + LATENESS_US, "late behind the grouping"
             self.net[seen.element, *(repr(sorted(each.contents)) for each in seen.views)] += sign
-        for held, at_us in effects.holds.items():
-            self.holds.pop(held, None)
+        for owner, at_us in effects.holds.items():
+            self.holds.pop(owner, None)
             if at_us is not None:
-                self.holds[held] = at_us
+                self.holds[owner] = at_us
         self.reached_us = max(self.reached_us, min([self.watermark_us, *self.holds.values()]))
         return super().note(step)
 

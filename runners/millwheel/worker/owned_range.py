@@ -221,12 +221,12 @@ class OwnedRange:
         )
 
     @property
-    def held_us(self) -> int:
+    def next_output_us(self) -> int:
         """The input watermark, or the hold of what is unacknowledged or not emitted yet where that is lower."""
         holds_us = [self.watermark_us, self.outbox.hold_us, self.window_hold_us]
         return min(hold_us for hold_us in holds_us if hold_us is not None)
 
     def advance_output(self) -> int:
         """Advance the output watermark to what holds it, and return it; it never goes back."""
-        self.output_watermark_us = max(self.output_watermark_us, self.held_us)
+        self.output_watermark_us = max(self.output_watermark_us, self.next_output_us)
         return self.output_watermark_us

@@ -105,7 +105,7 @@ class Reporter:
         interval_ms = BUSY_REPORT_INTERVAL_MS
         for name, due_us in self._due_us().items():
             senders = [each for each in ranges if each.computation in self._senders[name]]
-            if senders and all(ranges[each].held_us >= due_us for each in senders):
+            if senders and all(ranges[each].next_output_us >= due_us for each in senders):
                 known_us = min(reported_us.get(each, MIN_TIMESTAMP_US) for each in senders)
                 if known_us < due_us:
                     return 0

@@ -183,8 +183,7 @@ class Worker:
             lambda place, reason, *, is_over: self.report_waiting(reason, place, is_over=is_over),
         )
         self._compactor = Compactor(self._computations, self._committer, self._caution, clock)
-        self._inputs_us: dict[str, int] = {}
-        self._percentiles_us: dict[str, int] = {}
+        self._inputs_us, self._percentiles_us = dict[str, int](), dict[str, int]()
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = False
         #: Splits that their input does not have any more.

@@ -74,7 +74,7 @@ def test_a_stuck_split_is_named(seed: int, stuck: int) -> None:
     assert f"split read[{stuck}] is at" in found.sentence
 
 
-def when_heard(cluster: Cluster, **asked: Any) -> WhyExplanation:
+def why_once_reported(cluster: Cluster, **asked: Any) -> WhyExplanation:
     """The answer when every worker has had its turn, which by chance it may not have had for seconds."""
     for _ in range(20):
         found = cluster.why(**asked)
@@ -96,7 +96,9 @@ def test_an_input_that_cannot_be_read_is_named_until_it_can(seed: int, away: int
     cluster.gate.away[away] = errors[1]
     cluster.run_for(70_000)
 
-    found = when_heard(cluster, transform="all", window=df.Window(20 * US_PER_S, 30 * US_PER_S))
+    found = why_once_reported(
+        cluster, transform="all", window=df.Window(20 * US_PER_S, 30 * US_PER_S)
+    )
     assert found.leaf is not None
     assert (found.leaf.kind, found.leaf.name) == (HolderKind.SPLIT, f"read[{away}]")
     assert found.cause is CauseKind.INPUT_AWAY
