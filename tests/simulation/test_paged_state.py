@@ -50,6 +50,7 @@ def tiny_parts(patch: Patch) -> None:
     for module in (side_inputs_machine, arriving_views):
         patch.setattr(module, "FEW", 1)
     patch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    # With 4 rows are right too, but each version of a view takes so many steps that jobs do not end in time.
     patch.setattr(arriving_views, "MADE_PAGES", 16)
     patch.setattr(arriving_views, "BUCKET_PAGES", 1)
 
