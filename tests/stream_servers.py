@@ -25,6 +25,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.waiting import until
 
 ServerT = TypeVar("ServerT", bound="StreamServer")
+#: How often a server is started when a port that it was given is not free any more.
+STARTS_MAX = 4
 
 
 class StreamServer(ABC):
@@ -219,14 +221,32 @@ class LakeTestServer(S3TestServer):
 @contextmanager
 def running(kind: type[ServerT]) -> Iterator[ServerT]:
     """A new server, ended and removed at the end."""
-    home = Path(tempfile.mkdtemp(prefix="dataflow-stream-server-"))
-    server = kind(home)
-    server.start()
+    server = _started(kind)
     try:
         yield server
     finally:
-        server.kill()
-        shutil.rmtree(home, ignore_errors=True)
+        _remove(server)
+
+
+def _started(kind: type[ServerT]) -> ServerT:
+    """Start one; on other ports where somebody has taken one between the look at it and the start."""
+    for attempt in range(1, STARTS_MAX + 1):
+        server = kind(Path(tempfile.mkdtemp(prefix="dataflow-stream-server-")))
+        try:
+            server.start()
+        except AssertionError:
+            log = (server.home / "log").read_text("utf-8", "replace").lower()
+            _remove(server)
+            if attempt == STARTS_MAX or "address already in use" not in log:
+                raise
+        else:
+            return server
+    raise AssertionError("unreachable")
+
+
+def _remove(server: StreamServer) -> None:
+    server.kill()
+    shutil.rmtree(server.home, ignore_errors=True)
 
 
 def _program(variable: str, ours: Path) -> str:
