@@ -78,7 +78,7 @@ class CountWindows(PTransform[Any, Any]):
         self._fn.emit_leading, self._fn.emit_trailing = emit_leading, emit_trailing
         self._fn.requires_time_sorted_input = time_sorted
 
-    def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, V]]:
+    def expand(self, pcoll: PCollection[tuple[K, V]]) -> PCollection[tuple[K, Any]]:
         """Add the stateful DoFn.
 
         Raises:
