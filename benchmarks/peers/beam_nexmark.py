@@ -63,7 +63,7 @@ def rank_of(price: int) -> int:
 
 
 def bid_rank(bid: Bid) -> Row:
-    """What bids on an auction are compared by."""
+    """The rank of a bid among those on its auction: its price, then who was first, then the bid itself."""
     return bid.price, -bid.date_time_ms, bid
 
 
@@ -146,7 +146,7 @@ def joined(**of_tag: Any) -> Any:
 
 
 def q3(events: Any) -> Any:
-    """Who sells what in some states."""
+    """Sellers in some states, with the auctions of a category that are theirs."""
     sold = (
         events
         | only(Auction)
@@ -185,7 +185,7 @@ def winners(events: Any) -> Any:
 
 
 def q4(events: Any) -> Any:
-    """What auctions of each category go for, on average."""
+    """The mean winning price of each category."""
     prices = winners(events) | "price" >> beam.MapTuple(
         lambda auction, bid: (auction.category, bid.price)
     )
@@ -215,7 +215,7 @@ def q5(events: Any) -> Any:
 
 
 def q6(events: Any) -> Any:
-    """What the last ten auctions of each seller went for, on average."""
+    """The mean winning price of each seller's last ten auctions."""
     by_seller = winners(events) | "by seller" >> beam.MapTuple(
         lambda auction, bid: (auction.seller, (auction.expires_ms, auction.id, bid.price))
     )
@@ -244,7 +244,7 @@ def q7(events: Any) -> Any:
 
 
 def q8(events: Any) -> Any:
-    """Who has opened an auction in the ten seconds in which they signed up."""
+    """People who have opened an auction in the ten seconds in which they signed up."""
 
     def rows(found: Any, window: Any = beam.DoFn.WindowParam) -> list[Row]:
         person, group = found

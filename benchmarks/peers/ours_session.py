@@ -1,4 +1,4 @@
-"""What our runs find: Spark, started and used once before anything is measured, and a store that has its tables."""
+"""The environment of our runs: Spark, started and used once before the clock starts, and a store with its tables."""
 
 from contextlib import closing
 

@@ -35,7 +35,7 @@ def auctions_of(events: Events) -> df.PCollection[Any]:
 
 @df.ptransform_fn
 def q3(events: Events, answers: Answers = FINAL) -> Rows:
-    """Who sells what in some states."""
+    """Sellers in some states, with the auctions of a category that are theirs."""
     sold = (
         auctions_of(events)
         | "category" >> df.Filter(lambda auction: auction.category == CATEGORY)
@@ -125,7 +125,7 @@ def _cut_mean(total_and_count: tuple[int, int]) -> int:
 
 @df.ptransform_fn
 def q4(events: Events, answers: Answers = FINAL) -> Rows:
-    """What auctions of each category go for, on average."""
+    """The mean winning price of each category."""
     return (
         events
         | winning_bids(answers)
@@ -138,7 +138,7 @@ def q4(events: Events, answers: Answers = FINAL) -> Rows:
 
 @df.ptransform_fn
 def q6(events: Events, answers: Answers = FINAL) -> Rows:
-    """What the last ten auctions of each seller went for, on average."""
+    """The mean winning price of each seller's last ten auctions."""
     return (
         events
         | winning_bids(answers)
@@ -161,7 +161,7 @@ def _mean_of_last(found: tuple[int, list[tuple[int, int, int]]]) -> Row:
 
 @df.ptransform_fn
 def q8(events: Events, answers: Answers = FINAL) -> Rows:
-    """Who has opened an auction in the ten seconds in which they signed up."""
+    """People who have opened an auction in the ten seconds in which they signed up."""
     people = (
         people_of(events)
         | "by id" >> df.Map(lambda person: (person.id, person.name))

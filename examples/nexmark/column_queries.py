@@ -176,7 +176,7 @@ def q7(events: df.PCollection[Any]) -> Rows:
 
 @df.ptransform_fn
 def q8(events: df.PCollection[Any]) -> Rows:
-    """Who has opened an auction in the ten seconds in which they signed up; sellers are counted in columns first."""
+    """People who have opened an auction in the ten seconds in which they signed up; sellers are counted first."""
     window = df.WindowInto(df.FixedWindows(WINDOW_S))
     people = (
         events
@@ -220,7 +220,7 @@ class Spans(df.DoFn):
 
 @df.ptransform_fn
 def q4(events: df.PCollection[Any]) -> Rows:
-    """What auctions of each category go for, on average: the window of an auction is the time in which it is open.
+    """The mean winning price of each category: the window of an auction is the time in which it is open.
 
     A bid has no category, and an auction no price, so the greatest of both say whether there are both.
     """

@@ -252,7 +252,7 @@ def q18(events: Events, answers: Answers = FINAL) -> Rows:
 
 
 def bid_rank(bid: Bid) -> tuple[int, int, Bid]:
-    """What bids on an auction are compared by: the price, then who was first; last the bid itself, as a tuple."""
+    """The rank of a bid among those on its auction: the price, then who was first; last the bid itself, as a tuple."""
     return bid.price, -bid.date_time_ms, bid
 
 

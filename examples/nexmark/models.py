@@ -51,7 +51,7 @@ def q2(events: Sequence[Event]) -> Rows:
 
 
 def q3(events: Sequence[Event]) -> Rows:
-    """Who sells what in some states."""
+    """Sellers in some states, with the auctions of a category that are theirs."""
     sellers = {p.id: p for p in _people(events) if p.state in {"OR", "ID", "CA"}}
     return [
         (sellers[a.seller].name, sellers[a.seller].city, sellers[a.seller].state, a.id)
@@ -83,7 +83,7 @@ def winners(events: Sequence[Event]) -> list[tuple[Auction, Bid]]:
 
 
 def q4(events: Sequence[Event]) -> Rows:
-    """What auctions of each category go for, on average; cents are cut."""
+    """The mean winning price of each category; cents are cut."""
     prices = defaultdict[int, list[int]](list)
     for auction, bid in winners(events):
         prices[auction.category].append(bid.price)
@@ -106,7 +106,7 @@ def q5(events: Sequence[Event]) -> Rows:
 
 
 def q6(events: Sequence[Event]) -> Rows:
-    """What the last ten auctions of each seller went for, on average; cents are cut."""
+    """The mean winning price of each seller's last ten auctions; cents are cut."""
     sold = defaultdict[int, list[tuple[int, int, int]]](list)
     for auction, bid in winners(events):
         sold[auction.seller].append((auction.expires_ms, auction.id, bid.price))
@@ -131,7 +131,7 @@ def q7(events: Sequence[Event]) -> Rows:
 
 
 def q8(events: Sequence[Event]) -> Rows:
-    """Who has opened an auction in the ten seconds in which they signed up."""
+    """People who have opened an auction in the ten seconds in which they signed up."""
     sellers = {(a.seller, a.date_time_ms // WINDOW_MS) for a in _auctions(events)}
     return [
         (p.id, p.name, p.date_time_ms // WINDOW_MS * WINDOW_MS)
