@@ -14,6 +14,7 @@ from dataflow.columns import WindowColumn
 from dataflow.combine_fn import CombineFn, ListCombineFn, as_combine_fn
 from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.ground.bundle import Bundle
+from runners.core.partials import occurrences
 from runners.core.partials import table as partial_table
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.lifting import Lifter
@@ -150,7 +151,7 @@ def row_sum(values: list[Any]) -> Any:
     bundles=st.lists(
         st.lists(
             st.tuples(
-                st.sampled_from(["a", "a", "b", 1, True, 1.0, None, (1, "a"), b"a"]),
+                st.sampled_from(["a", "a", "b", "\ud800", "", 1, True, 1.0, None, (1, "a"), b"a"]),
                 st.just(1) | st.sampled_from([1, True, 1.0, 2, -1]),
             ),
             min_size=1,
@@ -160,41 +161,52 @@ def row_sum(values: list[Any]) -> Any:
         max_size=8,
     ),
     taken_at=st.integers(0, 7),
+    waiting_max=st.sampled_from([1, 4, occurrences.WAITING_MAX]),
 )
 def test_counting_occurrences_comes_to_the_same(
     counting: CombineFn,
     folding: CombineFn,
     bundles: list[list[tuple[Any, Any]]],
     taken_at: int,
+    waiting_max: int,
 ) -> None:
     """In value and type, whatever else the keys and inputs are; and so do digests, which count records."""
-    tables = []
-    for combine_fn in (counting, folding):
-        lifter = lifter_of(combine_fn, WindowingStrategy())
-        table, found = PartialTable(lifter), []
-        for index, pairs in enumerate([*bundles, []]):
-            if index == min(taken_at, len(bundles)) or index == len(bundles):
-                digested = Counter[str]()
-                for key, window, count in table.counted():
-                    digested[repr((key, window))] += count
-                records, partials = table.records, table.take()
-                results = {
-                    repr(each[:2]): repr(combine_fn.extract_output(each[2])) for each in partials
-                }
-                counts = {repr(each[:2]): each[3] for each in partials}
-                assert len(counts) == len(partials)
-                assert counts == digested
-                assert (table.size, table.records) == (0, 0)
-                found.append((results, counts, records))
-            if pairs:
-                table.add(lifter.lift(Bundle(pairs, [0] * len(pairs)), watermark_us=-1))
-        tables.append(found)
-
-    assert tables[0] == tables[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(occurrences, "WAITING_MAX", waiting_max)
+        found = [_taken(each, bundles, taken_at) for each in (counting, folding)]
+    assert found[0] == found[1]
 
 
-def test_words_are_counted_without_a_value_for_each() -> None:
-    """Or the law above would hold because all of them are folded."""
+def _taken(
+    combine_fn: CombineFn, bundles: list[list[tuple[Any, Any]]], taken_at: int
+) -> list[tuple[dict[str, str], dict[str, int], int]]:
+    """What a table has where it is taken in between, and at the end: results, counts, and the number of records."""
+    lifter = lifter_of(combine_fn, WindowingStrategy())
+    table, found = PartialTable(lifter), []
+    for index, pairs in enumerate([*bundles, []]):
+        if index == min(taken_at, len(bundles)) or index == len(bundles):
+            digested, size = Counter[str](), table.size
+            for key, window, count in table.counted():
+                digested[repr((key, window))] += count
+            # Or a task that is repeated, and commits at other moments, would send something else.
+            assert table.size == size
+            records, partials = table.records, table.take()
+            results = {
+                repr(each[:2]): repr(combine_fn.extract_output(each[2])) for each in partials
+            }
+            counts = {repr(each[:2]): each[3] for each in partials}
+            assert len(counts) == len(partials)
+            assert counts == digested
+            assert (table.size, table.records) == (0, 0)
+            found.append((results, counts, records))
+        if pairs:
+            table.add(lifter.lift(Bundle(pairs, [0] * len(pairs)), watermark_us=-1))
+    return found
+
+
+def test_words_are_counted_without_a_value_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the law above would hold because all of them are folded, which shows in no size."""
+    monkeypatch.setattr(occurrences, "WAITING_MAX", 1)
     lifter = lifter_of(df.SumCombineFn(), WindowingStrategy())
     table = PartialTable(lifter)
     pairs = [("a", 1), ("b", 1), ("a", 1)]

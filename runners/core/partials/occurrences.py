@@ -1,12 +1,18 @@
 """Occurrences: records that are folded by counting how often each key comes, as where words are counted.
 
 Where a combine function counts its inputs, or adds them up and all of them are the integer 1, its accumulator is how
-many there are: nothing has to be kept of a record but that it came, and a `collections.Counter` does that in C.
+many there are: nothing has to be kept of a record but that it came.  A `collections.Counter` does that in C; texts are
+counted by Arrow, many at a time, in half of the time.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+from operator import is_not
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow.canonical_keys import PLAIN_TYPES
 from dataflow.combine_fn import CallableCombineFn, CombineFn
@@ -15,8 +21,11 @@ from runners.core.partials.partial import Partial
 from runners.core.partials.unfolded import Pairs
 from windowing.window import GLOBAL_WINDOW
 
-#: There is one integer 1, and neither True nor 1.0 is that object.
-_IS_ONE = frozenset([id(1)])
+#: There is one such integer, and neither True nor 1.0 is that object.
+_ONE = 1
+_TEXTS = frozenset([str])
+#: Texts that wait to be counted: the more, the less their counts cost, and the more memory they take.
+WAITING_MAX = 200_000
 
 
 class Occurrences:
@@ -30,6 +39,8 @@ class Occurrences:
     def __init__(self, *, only_ones: bool, is_listed: bool = False) -> None:
         self._only_ones, self._is_listed = only_ones, is_listed
         self._counts: Counter[Any] = Counter()
+        self._texts: list[pa.Array[Any]] = []
+        self._waiting = 0
 
     @classmethod
     def of(cls, combine_fn: CombineFn) -> "Occurrences | None":
@@ -47,6 +58,7 @@ class Occurrences:
         return None
 
     def __len__(self) -> int:
+        """The number of keys, without those of texts that wait to be counted."""
         return len(self._counts)
 
     def add(self, pairs: Pairs) -> bool:
@@ -56,23 +68,50 @@ class Occurrences:
             pairs: in the global window.
         """
         try:
-            keys, values = zip(*pairs, strict=True)
-        except ValueError:
+            keys = [key for key, _ in pairs]
+        except (TypeError, ValueError):
             return False
+        kinds = set(map(type, keys))
         # Keys of other types may equal one that is there, and be another.
-        if not PLAIN_TYPES.issuperset(map(type, keys)):
+        if not kinds <= PLAIN_TYPES:
             return False
-        if self._only_ones and not _IS_ONE.issuperset(map(id, values)):
+        if self._only_ones and any(map(is_not, [value for _, value in pairs], repeat(_ONE))):
             return False
-        self._counts.update(keys)
+        if kinds != _TEXTS or not self._add_texts(keys):
+            self._counts.update(keys)
         return True
 
+    def _add_texts(self, keys: list[str]) -> bool:
+        try:
+            self._texts.append(pa.array(keys, pa.large_string()))
+        except UnicodeEncodeError:
+            return False  # Half of a surrogate pair, which Arrow has no form for.
+        self._waiting += len(keys)
+        # After so many records, whoever asks for them meanwhile: a task that is repeated must send what it has sent.
+        if self._waiting >= WAITING_MAX:
+            self._count_texts()
+        return True
+
+    def _count_texts(self) -> None:
+        for text, count in self._waiting_texts():
+            self._counts[text] += count
+        self._texts, self._waiting = [], 0
+
+    def _waiting_texts(self) -> Iterator[tuple[str, int]]:
+        if not self._texts:
+            return iter(())
+        counted = pc.value_counts(pa.chunked_array(self._texts))
+        return zip(
+            counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True
+        )
+
     def items(self) -> Iterable[tuple[Any, int]]:
-        """The keys, and how often each has come."""
-        return self._counts.items()
+        """The keys, and how often each has come; a key may be there twice, with a part of its count each."""
+        return chain(self._counts.items(), self._waiting_texts())
 
     def take(self) -> list[Partial]:
         """Remove and return all of it as partials."""
+        self._count_texts()
         counts, self._counts = self._counts, Counter()
         if self._is_listed:
             return [(key, GLOBAL_WINDOW, [count], count) for key, count in counts.items()]
