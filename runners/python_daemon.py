@@ -9,10 +9,11 @@ Executors elsewhere start Spark's own: it is not known whether this package is t
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 _ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
 #: The code of our tasks, and what they import first when they are at work: a worker has it from here.  Ours is first: a
@@ -55,13 +56,34 @@ def import_ahead() -> None:
     import_module("pyarrow").array([])
 
 
+def until_java_ends(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker that ends without a word where Java has closed the connection, as it does when Spark is stopped.
+
+    A Unix socket is reset where something was sent that nobody has read.  Spark's daemon prints any exception, and
+    ends its workers meanwhile, so that the first line of a traceback would be all that is seen.
+
+    Args:
+        worker: runs the tasks that come over a connection, and returns an exit code.
+    """
+
+    def run(*connection: Any) -> int:
+        try:
+            return worker(*connection)
+        except (ConnectionResetError, BrokenPipeError):
+            return 1
+
+    return run
+
+
 def main() -> None:
     """Import everything before the first fork, and fork workers until Spark ends."""
     sys.path[:] = without_archives(sys.path)
     import_ahead()
     # What is here stays: the collectors of the workers need not look at it, nor write to its pages.
     gc.freeze()
-    import_module("pyspark.daemon").manager()
+    daemon: Any = import_module("pyspark.daemon")
+    daemon.worker = until_java_ends(daemon.worker)
+    daemon.manager()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from runners.embedded.java import ensure_java_home
 from runners.errors import EmbeddedServiceError
 from runners.spark.class_archive import archive_options
+from runners.temporary_dirs import clear_abandoned_dirs, make_temporary_dir, remove_temporary_dir
 
 LOCAL_MASTER = "local[*,4]"
 """All cores of this machine; four attempts a task, as plain `local[*]` gives only one."""
@@ -48,6 +49,13 @@ _LOCAL_SETTINGS = {
 }
 # Internal to Spark; there since 2.4, and in 4 still the only way to have workers forked from something else.
 _FORK_SETTINGS = {"spark.python.daemon.module": "runners.python_daemon"}
+#: Java and its workers talk over sockets in a directory of ours.  Over TCP the end of a small input waits for an
+#: acknowledgement of what came before it, 40 ms.
+_SOCKETS_SETTING = "spark.python.unix.domain.socket.enabled"
+_SOCKETS_DIR_SETTING = "spark.python.unix.domain.socket.dir"
+_SOCKETS_PREFIX = "dataflow-sockets-"
+#: Of the directory.  Spark adds 43 characters, and macOS allows 103.
+_SOCKETS_PATH_MAX = 60
 # On this machine Java only moves bytes, for as long as the job takes: to compile better costs it more than it gains.
 _COMPILER = "-XX:TieredStopAtLevel=1"
 # Without these Spark looks the host's name up, and warns if that is a loopback address.
@@ -164,6 +172,7 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
     if _is_in_driver(master):
         # Ours are first: of two options Java follows the last.
         conf.set(JAVA_OPTIONS, " ".join([*archive_options(), settings[JAVA_OPTIONS]]))
+        _use_unix_sockets(conf)
     try:
         context = SparkContext(master=master, appName=app_name, conf=conf)
     except (PySparkException, Py4JJavaError, OSError) as error:
@@ -180,6 +189,19 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
         # PySpark's own handler calls Java in the middle of whatever call is under way; our runners end their jobs.
         signal.signal(signal.SIGINT, on_interrupt)
     return context
+
+
+def _use_unix_sockets(conf: SparkConf) -> None:
+    """Have Java talk to Python by Unix sockets, unless somebody has decided that, or their paths are too long."""
+    if conf.contains(_SOCKETS_SETTING):
+        return
+    # Spark deletes each as it ends, and those of a process that was killed would stay.
+    clear_abandoned_dirs(_SOCKETS_PREFIX)
+    directory = make_temporary_dir(_SOCKETS_PREFIX)
+    if len(os.fsencode(directory)) <= _SOCKETS_PATH_MAX:
+        conf.set(_SOCKETS_SETTING, "true").set(_SOCKETS_DIR_SETTING, str(directory))
+    else:
+        remove_temporary_dir(directory)
 
 
 def _load_serializer(context: SparkContext) -> None:

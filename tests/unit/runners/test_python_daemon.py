@@ -10,7 +10,7 @@ import py4j
 import pyspark
 import pytest
 
-from runners.python_daemon import without_archives
+from runners.python_daemon import until_java_ends, without_archives
 
 INSTALLED = Path(pyspark.__file__).parent
 ARCHIVES = sorted(map(str, (INSTALLED / "python" / "lib").glob("*.zip")))
@@ -63,3 +63,23 @@ def test_it_begins_with_nothing_but_the_standard_library() -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, BrokenPipeError])
+def test_a_worker_ends_without_a_word_when_java_is_gone(error: type[Exception]) -> None:
+    """Spark's daemon would print the exception, or, as it ends, the first line of it."""
+
+    def worker(*_: object) -> int:
+        raise error
+
+    assert until_java_ends(worker)(None, True) == 1
+
+
+def test_what_else_goes_wrong_in_a_worker_is_raised() -> None:
+    def worker(*arguments: object) -> int:
+        assert arguments == (None, False)
+        raise EOFError
+
+    with pytest.raises(EOFError):
+        until_java_ends(worker)(None, False)
+    assert until_java_ends(lambda *_: 3)(None, True) == 3
