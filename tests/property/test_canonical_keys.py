@@ -1,8 +1,11 @@
 """Canonical keys: of all keys that are one key, every grouping emits the same, which is what its bytes decode to."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Any
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -21,10 +24,10 @@ from dataflow.combine_fn import ListCombineFn, as_combine_fn
 from dataflow.combiners import TupleCombineFn
 from dataflow.graph import MAIN, Group, TransformNode
 from dataflow.testing import assert_that, contains_in_any_order
+from dataflow.typed_keys import emitted_key
 from runners.core.columns.partials import PartialColumns
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.key_codec import KeyCodec
-from runners.core.partials import values_by_key
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.lifting import Lifter
 from runners.core.partials.partial import Partial
@@ -55,6 +58,23 @@ INSTANTS = [
 ]
 NUMBERS = [True, 1, 1.0, np.int64(1), np.True_, False, 0, -0.0, 2.5, np.float64(2.5)]
 OTHERS = ["1", np.str_("a"), "a", b"a", None, date(2024, 3, 31), pendulum.date(2024, 3, 31)]
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+class Letter(StrEnum):
+    A = "a"
+
+
+class Place(NamedTuple):
+    number: int
+    letter: str
+
+
+#: To Python they are equal to keys of plain types, and to each other.
+OF_CLASSES = [Decimal(1), Decimal("1.00"), Decimal("2.5"), Number.ONE, Letter.A, Place(1, "a")]
 ATOMS = st.sampled_from([*INSTANTS, *NUMBERS, *OTHERS]) | st.datetimes(
     timezones=st.sampled_from([BERLIN, NEW_YORK, UTC]),
     min_value=datetime(2024, 10, 26),  # noqa: DTZ001 - without a time zone, as the test says
@@ -172,20 +192,15 @@ def test_groupings_are_given_canonical_keys(
         check(partials, [[]] * number + [records])
 
 
-@pytest.mark.parametrize("few", [0, 64], ids=["many windows", "few windows"])
 @pytest.mark.parametrize("name", STRATEGIES)
 @given(bundles=BUNDLES)
-def test_tables_of_partials_have_canonical_keys(
-    few: int, name: str, bundles: list[list[Record]]
-) -> None:
-    """Records of several bundles wait in one table, with and without a look at all keys of each."""
+def test_tables_of_partials_have_canonical_keys(name: str, bundles: list[list[Record]]) -> None:
+    """Records of several bundles wait in one table."""
     strategy, lift = STRATEGIES[name], lifter(STRATEGIES[name])
     table = PartialTable(lift)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values_by_key, "_FEW_WINDOWS", few)
-        for number, records in enumerate(bundles):
-            table.add(lift.lift(bundle_of(records, strategy, number), watermark_us=0))
-        taken = table.take()
+    for number, records in enumerate(bundles):
+        table.add(lift.lift(bundle_of(records, strategy, number), watermark_us=0))
+    taken = table.take()
 
     assert len({(spelled(key), window) for key, window, *_ in taken}) == len(taken)
     check(taken, bundles)
@@ -201,19 +216,35 @@ def test_stateful_do_fns_are_given_canonical_keys(records: list[Record]) -> None
     check([(key, w, [each[0] for each in inputs], n) for key, w, inputs, n in partials], [records])
 
 
-@given(keys=st.lists(KEYS, min_size=1, max_size=6), windows=st.sampled_from([1, 100]))
-def test_values_have_canonical_keys_in_however_many_windows(keys: list[Any], windows: int) -> None:
-    """They are looked at all together where there are many."""
+@given(
+    bundles=st.lists(
+        st.lists(KEYS | st.sampled_from(OF_CLASSES), min_size=1, max_size=6), max_size=3
+    ),
+    windows=st.sampled_from([1, 100]),
+)
+@example(bundles=[[1, Decimal(1)]], windows=1)
+@example(bundles=[[1], [Decimal(1)]], windows=1)
+@example(bundles=[[(1, "a")], [Place(1, "a")]], windows=1)
+def test_values_have_canonical_keys_in_however_many_windows(
+    bundles: list[list[Any]], windows: int
+) -> None:
+    """Also where Python calls a key equal to one that is there already, and it is another."""
     there = [df.Window(start, start + 1) for start in range(windows)]
-    values = ValuesByKey()
+    values, expected = ValuesByKey(), defaultdict[str, list[tuple[int, int]]](list)
     values.add([("there", 0)] * windows, there)
-    values.add([(key, number) for number, key in enumerate(keys)], [there[0]] * len(keys))
-    expected: dict[str, list[int]] = {}
-    for number, key in enumerate(keys):
-        expected.setdefault(spelled(canonical_key(key)), []).append(number)
+    for number, keys in enumerate(bundles):
+        pairs = [(key, (number, index)) for index, key in enumerate(keys)]
+        values.add(pairs, [there[0]] * len(keys))
+        for key, value in pairs:
+            expected[seen(canonical_key(key))].append(value)
 
-    found = {spelled(key): numbers for key, numbers in values[there[0]].items() if key != "there"}
+    found = {seen(key): each for key, each in values[there[0]].items() if key != "there"}
     assert expected == found
+
+
+def seen(canonical: Any) -> str:
+    """What a user sees of a key, whatever class it is of."""
+    return spelled(emitted_key(canonical))
 
 
 def test_columns_of_booleans_are_canonical() -> None:
