@@ -215,7 +215,7 @@ class PagedBag(Paged):
         self.last.extend(values)
 
     def __iter__(self) -> Iterator[Any]:
-        pages = [self._pages.read(name, range(*span)) for name, *span in self._all_runs()]
+        pages = [self._pages.read(name, range(*span)) for name, *span in self.all_runs()]
         return chain(chain.from_iterable(chain.from_iterable(pages)), self.last)
 
     def followed_by(self, other: PagedBag) -> JoinedBag:
@@ -226,7 +226,7 @@ class PagedBag(Paged):
         """
         if self.last:
             self._put(self.last)
-        runs = [*self._all_runs(), *other._all_runs()]
+        runs = [*self.all_runs(), *other.all_runs()]
         joined = JoinedBag(self.size, other.last, self.size, runs)
         joined.bind(self._pages, self._state)
         return joined
@@ -234,9 +234,10 @@ class PagedBag(Paged):
     @property
     def page_count(self) -> int:
         """How many pages there are, under all names."""
-        return sum(end - first for _, first, end in self._all_runs())
+        return sum(end - first for _, first, end in self.all_runs())
 
-    def _all_runs(self) -> Iterator[Run]:
+    def all_runs(self) -> Iterator[Run]:
+        """All pages, in their order."""
         yield from self.runs
         if self.since < self.size:
             yield self._state, self.since, self.size
@@ -248,7 +249,7 @@ class PagedBag(Paged):
             pages_max: how many pages to remove, at least 1; the values behind all pages go with the last one.
         """
         found: list[Any] = []
-        runs = list(self._all_runs())
+        runs = list(self.all_runs())
         while runs and pages_max:
             name, first, end = runs.pop(0)
             count = min(pages_max, end - first)
@@ -283,7 +284,7 @@ class PagedBag(Paged):
 
     def drop(self) -> None:
         """Delete all pages."""
-        for name, *span in self._all_runs():
+        for name, *span in self.all_runs():
             self._pages.drop(name, range(*span))
 
 
@@ -374,6 +375,10 @@ class PagedMap(Paged):
         for number, page in enumerate(found):
             pages.put(state, number, page)
         return paged.resize(page_bytes)
+
+    def all_runs(self) -> Iterator[Run]:
+        """All pages."""
+        yield self._state, 0, self.size
 
     def __len__(self) -> int:
         return self.count

@@ -15,6 +15,7 @@ tag_attrs({"emitted": EmittedPane})
 _ARRIVING_BY_DEFAULT: tuple[Any, ...] = (
     *(None, False, [], None, 0, []),
     *(False, 0, [], 0),
+    *([], 0),
 )
 
 
@@ -22,6 +23,7 @@ def _fields_of_arriving(view: ArrivingView) -> tuple[Any, ...]:
     """The last ones are left out where they are as by default, so that the bytes are those of earlier versions."""
     later = [view.expected, view.has_end, view.placeless, view.made, view.made_buckets, view.rest]
     later += [view.is_signed, view.former_read, view.owed, view.kept]
+    later += [view.parts, view.made_parts]
     while later and later[-1] == _ARRIVING_BY_DEFAULT[len(later) - 1]:
         later.pop()
     return (view.version, view.count, view.contents, view.buckets, *later)

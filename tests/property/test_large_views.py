@@ -43,6 +43,7 @@ VIEWS: dict[str, Any] = {
     "sequence": df.AsList,
 }
 SHARDS = 2
+NAME_BYTES = 50
 SIZE_US = 10
 WINDOWS = [Window(start_us, start_us + SIZE_US) for start_us in (0, SIZE_US)]
 
@@ -106,6 +107,8 @@ class Engine:
     most_bytes: int = 0
     #: The most elements that one step with timers has emitted.
     most_fired: int = 0
+    #: The most bytes that one step has written, with about as many as a name has for what it has deleted.
+    most_written: int = 0
     fails: bool = False
     #: Whether views come as a whole, where others come in parts.
     takes_whole: bool = False
@@ -234,11 +237,14 @@ class Engine:
             self.timers.pop(timer, None)
             if at_us is not None:
                 self.timers[timer] = at_us
+        written = 0
         for cell_id in step.effects.touched:
             cell = self.cells.get(cell_id)
             blob = None if cell is None else encode_cell(cell)
             self.journal[cell_id] = blob
             self.cells.wrote([(cell_id, cell)], len(blob or b""))
+            written += NAME_BYTES + len(blob or b"")
+        self.most_written = max(self.most_written, written)
         return [
             *((each.element, each.error) for each in step.outputs.dead),
             *((each.window, each.record) for each in step.effects.late),

@@ -151,6 +151,7 @@ def tiny_pages(monkeypatch: Patch) -> None:
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     monkeypatch.setattr(arriving_views, "FEW", 1)
     monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    monkeypatch.setattr(side_inputs_machine, "DROPPED_PAGES", 3)
     monkeypatch.setattr(arriving_views, "MADE_PAGES", 1)
     monkeypatch.setattr(arriving_views, "BUCKET_PAGES", 1)
 

@@ -22,6 +22,7 @@ from runners.core.side_inputs import arriving_views, side_inputs_machine
 from runners.core.side_inputs.arriving_views import ArrivingView, FormerView
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import plan
+from runners.core.stateful.keyed_state import KeyedState
 from runners.testing.scripted_source import ScriptedSource
 from tests.effort import costly
 from tests.property.test_large_views import SHARDS, SIZE_US, VIEWS, WINDOWS, Engine
@@ -244,8 +245,11 @@ def tiny(monkeypatch: Patch) -> None:
     monkeypatch.setattr(side_inputs_machine, "FEW", 1)
     monkeypatch.setattr(arriving_views, "FEW", 1)
     monkeypatch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    monkeypatch.setattr(side_inputs_machine, "DROPPED_PAGES", 3)
     monkeypatch.setattr(arriving_views, "MADE_PAGES", 1)
     monkeypatch.setattr(arriving_views, "BUCKET_PAGES", 1)
+    # So few that some have more pages than are made in one step, and are divided once more.
+    monkeypatch.setattr(arriving_views, "BUCKETS_MAX", 4)
 
 
 SIZES = st.lists(st.integers(1, 3), max_size=4).map(tuple)
@@ -292,6 +296,97 @@ def test_a_grouping_that_has_begun_anew_has_panes_of_its_own(
 
     assert seen_after(range(50, 58), 0, 8) == repr([*map(numbered, range(50, 58))])
     assert seen_after(range(58, 60), 1, 10) == repr([*map(numbered, range(50, 60))])
+
+
+def most_written(form: str, firing: str, size: int) -> int:
+    """The most bytes that a step writes for a view of so many elements, of which each pane has a half in parts."""
+    engine, window = Engine.of(form, 400, asked, bytes_max=4_000, **FIRINGS[firing]), WINDOWS[0]
+    model, sent = Model(firing), 0
+    for pane in range(2):
+        for _ in range(size // 20):
+            numbers = range(sent, sent + 10)
+            sent += len(numbers)
+            elements = [(each, f"{each:040}") for each in numbers]
+            news = [(each, 1) for each in elements] if firing == "retracted" else elements
+            come(engine, model, window, Firing(pane, tuple(news)))
+            engine.compact()
+        come(engine, model, window, Firing(pane, (), sent))
+        engine.compact()
+        engine.restart()
+    engine.add(window, (None, "x"))
+    assert engine.found[-1:] == [model.seen]
+    engine.advance(10 * SIZE_US)
+    assert engine.pages() == set(), "pages are left"
+    return engine.most_written
+
+
+@pytest.mark.parametrize("form", VIEWS)
+@pytest.mark.parametrize("firing", ADDING)
+def test_a_step_writes_no_more_the_larger_a_view_is(
+    form: str, firing: str, monkeypatch: Patch
+) -> None:
+    """Where it is taken in and made, where the former one goes, and when its window is over."""
+    monkeypatch.setattr(arriving_views, "MADE_PAGES", 4)
+    monkeypatch.setattr(arriving_views, "BUCKETS_MAX", 8)
+    monkeypatch.setattr(side_inputs_machine, "DROPPED_PAGES", 8)
+
+    small, large = (most_written(form, firing, each) for each in (1_200, 3_600))
+
+    assert large < 1.5 * small
+
+
+def in_the_making(steps: int) -> Engine:
+    """A second pane has come of a dict, of which pages have been made in so many steps."""
+    engine = Engine.of("dict", 30, asked, goes_on=False, **FIRINGS["accumulating"])
+    for pane, numbers in enumerate((range(40), range(40, 60))):
+        elements = [(each, 0) for each in numbers]
+        engine.add(WINDOWS[0], (0, ViewPart(elements)), pane=pane_of(pane))
+        engine.add(WINDOWS[0], (0, ViewEnd(numbers.stop)), pane=pane_of(pane))
+        engine.work(None if pane == 0 else steps)
+    return engine
+
+
+def test_nothing_stays_of_a_view_that_is_half_made_and_not_wanted_any_more() -> None:
+    """However far it has come when a grouping begins anew."""
+    stages = Counter[str]()
+    for steps in range(200):
+        engine = in_the_making(steps)
+        arriving = [
+            each for cell in cells_of(engine) for each in cell.values.get("arriving", {}).values()
+        ]
+        stages.update("part" for each in arriving if each.made_parts)
+        stages.update("bucket" for each in arriving if each.made_buckets)
+        if not arriving:
+            break
+        engine.add(WINDOWS[0], (0, ViewPart([(1, 1)])), pane=pane_of(0))
+        engine.add(WINDOWS[0], (0, ViewEnd(1)), pane=pane_of(0))
+        engine.work()
+        engine.add(WINDOWS[0], (None, "x"))
+        assert engine.found == [repr([(1, 1)])]
+        engine.advance(10 * SIZE_US)
+        engine.work()
+        assert engine.pages() == set(), "pages are left"
+    assert min(stages["part"], stages["bucket"]) > 2
+
+
+@pytest.mark.parametrize("twice", range(0, 60, 5))
+def test_of_a_view_that_is_no_dict_no_element_is_lost(twice: int) -> None:
+    """It is found when some of the pages have been made: the second element of a key is in the second pane."""
+    engine = in_the_making(0)
+    engine.add(WINDOWS[0], (0, ViewPart([(twice, 1)])), pane=pane_of(2))
+    engine.add(WINDOWS[0], (0, ViewEnd(61)), pane=pane_of(2))
+    engine.work()
+
+    for cell in cells_of(engine):
+        ((_, view),) = cell.values["views"].items()
+        assert sorted(view) == sorted([*((each, 0) for each in range(60)), (twice, 1)])
+    engine.advance(10 * SIZE_US)
+    engine.work()
+    assert engine.pages() == set(), "pages are left"
+
+
+def cells_of(engine: Engine) -> list[KeyedState]:
+    return [each for each in engine.cells.values() if isinstance(each, KeyedState)]
 
 
 LATENESS_US = SIZE_US // 2

@@ -50,9 +50,12 @@ def tiny_parts(patch: Patch) -> None:
     for module in (side_inputs_machine, arriving_views):
         patch.setattr(module, "FEW", 1)
     patch.setattr(side_inputs_machine, "RELEASED_PAGES", 1)
+    patch.setattr(side_inputs_machine, "DROPPED_PAGES", 3)
     # With 4 rows are right too, but each version of a view takes so many steps that jobs do not end in time.
     patch.setattr(arriving_views, "MADE_PAGES", 16)
     patch.setattr(arriving_views, "BUCKET_PAGES", 1)
+    # So few that some have more pages than are made in one step, and are divided once more.
+    patch.setattr(arriving_views, "BUCKETS_MAX", 2)
 
 
 class Gathering(df.DoFn):

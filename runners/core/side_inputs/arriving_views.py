@@ -3,7 +3,8 @@
 While a step takes parts in, they are a list; if that is large at the end of the step, it is put into a bag in pages, so
 that a view need not fit into memory.  Where it is seen as a sequence or iterated, the bag is the view.  Where its keys
 will be looked up, it is divided among buckets by the places of the keys when all is there, and pages are made of one
-bucket after the other (Grace hash join); in each step some pages of it, and the view is not seen before the last.
+bucket after the other (Grace hash join); in each step some pages of it, and the view is not seen before the last.  A
+bucket that is larger than what a step makes is divided once more before that.
 
 So is a view that has the elements of a former version too: these are divided with what has come since, and the former
 version is seen until the new one is made. And one whose elements may be retracted: an element and its retraction are in
@@ -26,7 +27,7 @@ from runners.core.stateful.cell_pages import CellPages, PagesInPassing
 #: How many pages a bucket should have, and how many buckets there are at most, as all but full pages are in the cell.
 #: Their number is a power of two, as is that of the pages that are made of them.
 BUCKET_PAGES, BUCKETS_MAX = 16, 64
-#: How many pages are made in one step, about.
+#: How many pages are made in one step, about; a bucket that has more is divided once more.
 MADE_PAGES = 64
 
 
@@ -92,6 +93,8 @@ class ArrivingView:
         former_read: of how many pages of the former version it has the elements.
         owed: the elements that are to be retracted when they come, as such pairs.
         kept: of a view that is being made, how many elements are there when others have been retracted.
+        parts: the next bucket, divided as the buckets are, as far as it is; empty: it is not.
+        made_parts: of how many of them the map or bag has been made.
     """
 
     version: int
@@ -108,6 +111,8 @@ class ArrivingView:
     former_read: int = 0
     owed: list[Any] = attrs.field(factory=list)
     kept: int = 0
+    parts: list[PagedBag] = attrs.field(factory=list)
+    made_parts: int = 0
     _watch: SizeWatch = attrs.field(factory=SizeWatch, eq=False, repr=False)
 
     def add(self, part: ViewPart) -> None:
@@ -180,6 +185,8 @@ class ArrivingView:
         yield state, self.contents if self.made is None else self.made
         for number, bucket in enumerate(self.buckets):
             yield (*state, "bucket", number), bucket
+        for number, part in enumerate(self.parts):
+            yield (*state, "bucket", self.made_buckets, number), part
 
     def resize(
         self, form: ViewForm | None, pages: CellPages, state: tuple[Any, ...], page_bytes: int
@@ -333,21 +340,23 @@ class ArrivingView:
         made.bind(pages, state)
         left = MADE_PAGES
         while left > 0 and self.made_buckets < len(self.buckets):
-            number = self.made_buckets
-            bucket = self.buckets[number]
-            left -= max(1, bucket.size)
+            if self._divide_once_more(made, form, pages, state, page_bytes):
+                return None
+            found = self.parts or self.buckets
+            number = self.made_parts if self.parts else self.made_buckets
+            bucket = found[number]
+            left -= max(1, bucket.page_count)
             elements = self._kept(list(bucket))
+            found[number] = PagedBag(0, [])
             if isinstance(made, PagedBag):
                 made.extend(elements)
                 made.resize(page_bytes)
             elif not self._put(made, elements, form, pages, state):
                 # What is dropped with the others has no signs any more.
-                self.buckets[number] = PagedBag(0, [])
                 bucket.drop()
                 return [*elements, *self._dropped()]
             bucket.drop()
-            self.buckets[number] = PagedBag(0, [])
-            self.made_buckets += 1
+            self._note_made()
             pages.let_go()
         if self.made_buckets < len(self.buckets):
             return None
@@ -359,12 +368,53 @@ class ArrivingView:
             made.made = size
         return made
 
+    def _note_made(self) -> None:
+        """Go on to the next bucket, or the next part of one."""
+        if self.parts:
+            self.made_parts += 1
+            if self.made_parts < len(self.parts):
+                return
+            self.parts, self.made_parts = [], 0
+        self.made_buckets += 1
+
+    def _divide_once_more(
+        self,
+        made: PagedMap | PagedBag,
+        form: ViewForm | None,
+        pages: CellPages,
+        state: Any,
+        page_bytes: int,
+    ) -> bool:
+        """Divide some pages of the next bucket, where it is too large for one step; returns whether it did."""
+        count, bucket = len(self.buckets), self.buckets[self.made_buckets]
+        if not self.parts:
+            parts = min(_power_of_two(bucket.page_count // BUCKET_PAGES), BUCKETS_MAX)
+            if isinstance(made, PagedMap):
+                # The pairs of a page are in one part.
+                parts = min(parts, made.size // count)
+            if bucket.page_count <= MADE_PAGES or parts < 2:
+                return False
+            self.parts = [PagedBag(0, []) for _ in range(parts)]
+            pages.bind(dict(self.containers(state)))
+        if not bucket.page_count and not bucket.last:
+            return False
+        taken, rest = bucket.taken(MADE_PAGES)
+        self.buckets[self.made_buckets] = rest or PagedBag(0, [])
+        for number, each in enumerate(taken):
+            place = self._place(each, form, number * count)
+            assert place is not None, "what has no place is in no bucket"
+            self.parts[place // count % len(self.parts)].append(each)
+        for part in self.parts:
+            part.resize(page_bytes)
+        pages.let_go()
+        return True
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self.contents)
 
     def drop(self) -> None:
         """Delete all pages; those that are being made have to be bound."""
-        for each in (self.contents, *self.buckets):
+        for each in (self.contents, *self.buckets, *self.parts):
             if isinstance(each, PagedBag):
                 each.drop()
         if isinstance(self.made, PagedMap):
@@ -380,13 +430,13 @@ class ArrivingView:
         pages: CellPages,
         state: Any,
     ) -> bool:
-        """Make pages of the pairs of the next bucket; returns False if they cannot be."""
+        """Make pages of the pairs of the next bucket, or part of it; returns False if they cannot be."""
         by_key = _by_key(pairs, form)
         if by_key is None:
             return False
-        found: dict[int, dict[Any, Any]] = {
-            each: {} for each in range(self.made_buckets, made.size, len(self.buckets))
-        }
+        count = len(self.buckets)
+        first, apart = self.made_buckets + count * self.made_parts, count * max(1, len(self.parts))
+        found: dict[int, dict[Any, Any]] = {each: {} for each in range(first, made.size, apart)}
         for key, values in by_key.items():
             place = place_of(key)
             assert place is not None
@@ -410,7 +460,9 @@ class ArrivingView:
         return kept
 
     def _made_pages(self, made: PagedMap) -> list[int]:
-        return [each for each in range(made.size) if each % len(self.buckets) < self.made_buckets]
+        count, parts = len(self.buckets), max(1, len(self.parts))
+        before = self.made_buckets, self.made_parts
+        return [each for each in range(made.size) if (each % count, each // count % parts) < before]
 
     def _pages_needed(self) -> int:
         """A power of two, so that the pairs of a page are in one bucket."""
@@ -420,7 +472,7 @@ class ArrivingView:
 
     def _dropped(self) -> list[Any]:
         """All elements as a list, of which no mapping can be made: an error when it is used."""
-        found = self._kept([*chain.from_iterable(self.buckets), *self.placeless])
+        found = self._kept([*chain(*self.buckets, *self.parts), *self.placeless])
         if isinstance(self.made, PagedMap):
             of_made = chain(
                 self.made.entries_of(self._made_pages(self.made)), self.made.placeless.items()

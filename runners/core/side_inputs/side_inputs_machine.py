@@ -115,6 +115,9 @@ ARRIVING, NEWEST = "arriving", "newest"
 #: Of the newest panes that later ones have all elements of, which are made of these and of what has come since, by side
 #: input and window: how many elements had come by then, the version of the view, and whether it was retracted.
 BASES = "bases"
+#: The pages of what is not there any more, where they are too many for one step: by the name that they are under and
+#: the first number, the one behind the last.
+GOING = "going"
 #: Where lineage is recorded, the panes that views are, with their origins, by side input and window.
 ORIGINS = "origins"
 #: What earlier versions of this package have in place of `KEPT`: elements with their views.
@@ -129,6 +132,8 @@ _DIGEST_BYTES = 16
 
 #: How many pages of elements that have waited go on in one step.
 RELEASED_PAGES = 64
+#: How many pages are deleted in one step.
+DROPPED_PAGES = 1_024
 
 #: The windows of elements whose side windows are remembered.
 _WINDOWS_MAX = 4_096
@@ -360,8 +365,8 @@ class _Step:
         self._looked_at: dict[CellId, dict[_Place, None]] = {}
         #: The panes that are retracted, and not replaced.
         self._retracted: dict[tuple[CellId, _Place], int] = {}
-        #: The views in pages that elements are emitted with, by cell, place and version; and their pages.
-        self._given: dict[tuple[CellId, _Place, int], tuple[View, PagesInPassing]] = {}
+        #: The views in pages that elements are emitted with, by cell and name; and their pages.
+        self._given: dict[tuple[CellId, Any], tuple[View, PagesInPassing]] = {}
         #: Of views that are new, and that later ones will be made of, how many elements had come, the number of the
         #: pane, and what is to be retracted when it comes.
         self._based: dict[tuple[CellId, _Place], tuple[int, int, list[Any]]] = {}
@@ -785,12 +790,15 @@ class _Step:
         for cell_id in list(self._effects.touched):
             cell = self._cells[cell_id]
             self._drop_unused(cell_id, cell)
+            self._drop_some(cell_id, cell)
             if self._machine.page_bytes is not None:
                 self._resize(cell_id, cell, self._machine.page_bytes)
             for name in [name for name, part in cell.values.items() if not part]:
                 del cell.values[name]
             if cell_id in self._changed and cell.values:
                 self._set_timer(cell_id, cell, self._next_us(cell))
+                self._go_on(cell_id, cell)
+            elif GOING in cell.values:
                 self._go_on(cell_id, cell)
             if not cell.values:
                 self._set_timer(cell_id, cell, None)
@@ -914,13 +922,14 @@ class _Step:
                 known.made = View(list(known))
             made: View = known.made
             return made
-        given = self._given.get((cell_id, place, version))
+        state = _state(VIEWS, place, version)
+        given = self._given.get((cell_id, state))
         if given is None:
             assert isinstance(known, PagedBag | PagedMap)
-            pages = self._in_passing(cell_id, _state(VIEWS, place, version), known.size)
+            pages = self._in_passing(cell_id, state, known.size)
             contents = contents_of(known, pages)
             view = View(list(contents) if form is None else contents)
-            given = self._given[cell_id, place, version] = view, pages
+            given = self._given[cell_id, state] = view, pages
         return given[0]
 
     def _known(self, cell_id: CellId, place: _Place, version: int) -> View | Paged | None:
@@ -1196,9 +1205,10 @@ class _Step:
         cell.engine_timers = cell.engine_timers._replace(event_us=at_us)
 
     def _go_on(self, cell_id: CellId, cell: KeyedState) -> None:
-        """Be called at once for elements that are to go on in another step, by a timer of processing time."""
+        """Be called at once for what is to be done in another step, by a timer of processing time."""
         known_us = cell.engine_timers.processing_us
         is_unfinished = cell_id in self._unfinished or cell_id in self._being_made
+        is_unfinished |= GOING in cell.values
         at_us = self._now_us if is_unfinished else None
         if at_us != known_us:
             self._effects.timers[cell_id, GLOBAL_WINDOW, TimeDomain.PROCESSING] = at_us
@@ -1224,12 +1234,11 @@ class _Step:
             return machine.expiry_us(*place) <= now_us and place not in used
 
         for place in [each for each in views if is_expired(each)]:
-            version = _version(cell, place)
             self._part(cell_id, VIEWS)
             values.get(VERSIONS, {}).pop(place, None)
             values.get(NEWEST, {}).pop(place, None)
             values.get(BASES, {}).pop(place, None)
-            self._drop_view(cell_id, place, version, views.pop(place))
+            self._drop(cell_id, views.pop(place))
             _unmeasured(cell, place)
         for place in [each for each in values.get(ORIGINS, ()) if each not in views]:
             if is_expired(place[:2]):
@@ -1240,7 +1249,7 @@ class _Step:
             arriving.pop(pane).drop()
         for window in [each for each in kept if self._is_over(cell_id, each)]:
             self._part(cell_id, KEPT)
-            drop_all([kept.pop(window)])
+            self._drop(cell_id, kept.pop(window))
             values.get(USES, {}).pop(window, None)
             _unmeasured(cell, (KEPT, window))
         holds, waiting = values.get(HOLDS, {}), values.get(WAITING, {})
@@ -1268,15 +1277,30 @@ class _Step:
         }
         used |= {(*place, base[1]) for place, base in cell.values.get(BASES, {}).items()}
         for each in [each for each in former if each not in used]:
-            number, window, version = each
-            self._drop_view(cell_id, (number, window), version, former.pop(each))
+            self._drop(cell_id, former.pop(each))
 
-    def _drop_view(self, cell_id: CellId, place: _Place, version: int, view: Any) -> None:
-        """Delete the pages of a view; what was emitted with it in this step may be asked still."""
-        given = self._given.get((cell_id, place, version))
-        if given is not None:
-            given[1].leave()
-        drop_all([view])
+    def _drop(self, cell_id: CellId, dropped: Any) -> None:
+        """Delete the pages of what is not in a cell any more, in this step and in steps to come."""
+        if isinstance(dropped, PagedBag | PagedMap):
+            going = self._part(cell_id, GOING)
+            for name, first, end in dropped.all_runs():
+                going[name, first] = end
+
+    def _drop_some(self, cell_id: CellId, cell: KeyedState) -> None:
+        """Delete some of the pages that are to be; what was emitted in this step may be asked for a view still."""
+        going, left = cell.values.get(GOING, {}), DROPPED_PAGES
+        for (name, first), end in list(going.items()):
+            given = self._given.get((cell_id, name))
+            if not left or (given is not None and end - first > left):
+                continue
+            count = min(left, end - first)
+            if given is not None:
+                given[1].leave()
+            self._pages_of(cell_id, cell).drop(name, range(first, first + count))
+            left -= count
+            del going[name, first]
+            if first + count < end:
+                going[name, first + count] = end
 
     def _next_us(self, cell: KeyedState) -> int | None:
         """When the cell has something to do next."""
@@ -1348,11 +1372,20 @@ def _complete(
 
 
 def _next_version(cell: KeyedState, place: _Place) -> int:
-    """A number for a version of a view that no other has, nor one that is coming in parts."""
+    """A number for a version of a view that no other has, nor one that is coming in parts, or going."""
     arriving: dict[_Pane, ArrivingView] = cell.values.get(ARRIVING, {})
     others = [each.version for pane, each in arriving.items() if pane[:2] == place]
     others += [each[2] for each in cell.values.get(FORMER, ()) if each[:2] == place]
+    others += _versions_of(cell.values.get(GOING, ()), place)
     return 1 + max([_version(cell, place), *others])
+
+
+def _versions_of(going: Iterable[tuple[Any, int]], place: _Place) -> Iterator[int]:
+    """The versions of a view that some pages are of."""
+    without = _state(VIEWS, place)
+    for name, _ in going:
+        if name[: len(without)] == without:
+            yield name[len(without)] if len(name) > len(without) else 0
 
 
 def _digest(packed: bytes) -> bytes:

@@ -105,7 +105,7 @@ class Committer:
         outgoing: what the worker sends by; keeps back while a commit is under way.
         clock: for stragglers.
         guarantees: of computations that do not have both.
-        round_bytes_max: more than that is committed before the end of the round, in bytes.
+        round_bytes_max: a commit has more only if it is of one step, in bytes; what there is goes before that.
         commits: called when a commit is waited for, with the time in microseconds when it was sent, and with 0 when its
             outcome is known.
         tracing: of the worker; None: nothing is traced.
@@ -242,11 +242,12 @@ class Committer:
         return self._is_empty and not self.is_confirmed
 
     def _add_to_round(self, step: WorkerStep, taken_in: Iterable[Channel]) -> None:
-        if step.is_alone:
+        nbytes = step.nbytes
+        if step.is_alone or self._round_bytes + nbytes > self._round_bytes_max:
             self.commit_round()
         self._round.add(step)
         self._round.channels.update(dict.fromkeys(taken_in))
-        self._round_bytes += step.nbytes
+        self._round_bytes += nbytes
         if step.is_alone or self._round_bytes > self._round_bytes_max:
             self.commit_round()
             return

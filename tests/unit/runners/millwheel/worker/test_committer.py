@@ -10,7 +10,13 @@ import pytest
 from runners.errors import WorkerStoppedError
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
-from runners.millwheel.model.production import LateRecord, Production, Reshape, StoredDeadLetter
+from runners.millwheel.model.production import (
+    JournalEntry,
+    LateRecord,
+    Production,
+    Reshape,
+    StoredDeadLetter,
+)
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indeterminate
 from runners.millwheel.wire.messages import Acknowledge, Deliver, decode
@@ -296,14 +302,20 @@ class Round:
         sent = self.reader.send([(RANGE, payload), (RECEIVER, payload)], hold_us=0)
         self.committer.commit(WorkerStep(ranges={SENDER: self.reader}, checkpoints=sent))
 
-    def count(self) -> int:
-        """Take in what is there for the counter; returns how much that was."""
+    def count(self, state: bytes = b"") -> int:
+        """Take in what is there for the counter, which keeps something then; returns how much that was."""
         found = self.courier.inbox.take(RANGE.computation, 10)
         if self.counter.accept(found):
             last = {each.channel: each.sequence for each in found}
             origins = {each.channel: each.origin for each in found}
             ranges = {RANGE: self.counter}
-            step = WorkerStep(ranges=ranges, taken_in=last, delivered=last, origins=origins)
+            step = WorkerStep(
+                ranges=ranges,
+                journal=[JournalEntry(RANGE, 1, state)] if state else [],
+                taken_in=last,
+                delivered=last,
+                origins=origins,
+            )
             self.committer.commit(step, list(last))
         return len(found)
 
@@ -382,6 +394,42 @@ def test_a_round_with_too_much_is_committed_before_its_end(size: int, commits: i
     job.read(b"x" * size)
     assert len(job.committed) == commits
     assert job.count() == 1
+
+
+def test_a_round_is_committed_before_a_step_with_which_it_would_have_too_much() -> None:
+    """So a commit has more than the limit only if it is of one step, which is so large."""
+    job = Round(bytes_max=1_000)
+    job.read(b"x" * 300)
+    assert not job.committed
+    job.read(b"y" * 300)
+    assert job.count() == 2
+    job.committer.commit_round()
+    job.committer.confirm()
+
+    assert [[each.payload[:1] for each in one.checkpoints] for one in job.committed] == [
+        [b"x", b"x"],
+        [b"y", b"y"],
+    ]
+    assert job.committed[1].delivered == {INPUT: 2}
+    assert job.left() == 2
+    assert job.count() == 0, "it is there once"
+
+
+def test_what_is_taken_in_before_its_commit_is_sent_is_there_once() -> None:
+    """Where the step that takes it in is so large that the commit of what it took in goes first."""
+    job = Round(bytes_max=1_000)
+    job.read(b"x" * 300)
+    assert job.count(b"y" * 500) == 1
+    job.committer.commit_round()
+    job.committer.confirm()
+
+    first, second = job.committed
+    assert not first.acknowledged
+    assert [each.channel.receiver for each in first.checkpoints] == [RANGE, RECEIVER]
+    assert second.delivered == {INPUT: 1}
+    assert second.origins == {INPUT: CommitMark(7, 5)}
+    assert job.count() == 0, "it is there once"
+    assert job.reader.outbox.has_acknowledged
 
 
 def test_a_step_that_is_a_commit_of_its_own_follows_what_was_done_before() -> None:
