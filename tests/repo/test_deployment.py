@@ -115,11 +115,13 @@ def test_a_mistake_in_an_object_is_found() -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_containers_have_no_rights_and_ask_for_what_they_need(folder: str) -> None:
     (user,) = deployments.image("USER")
+    (group,) = re.findall(r"useradd .*--gid (\d+) ", " ".join(deployments.image("RUN")))
     for each in deployments.manifests(folder):
         if "template" not in each["spec"] or _is_patch(each):
             continue
         pod = each["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsUser"] == int(user)
+        assert pod["securityContext"]["fsGroup"] == int(group)
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
         for container in pod["containers"]:
