@@ -6,7 +6,6 @@ what is gone never happened.  Or only the part of one computation goes back (`Ba
 """
 
 import copy
-import itertools
 from random import Random
 from typing import Any
 
@@ -16,6 +15,7 @@ from dataflow.graph import WriteTable
 from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.millwheel.store.memory.job import StoredJob, StoredTable
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.millwheel.store.memory.tokens import Tokens
 from runners.testing.simulator.ledger import Ledger
 from runners.testing.simulator.panes import PaneLog
 from runners.testing.simulator.parts import go_back
@@ -127,7 +127,7 @@ def contents_copied(contents: Any) -> Any:
         return copied
     if isinstance(contents, list):
         return [each if type(each) in _ATOMS else contents_copied(each) for each in contents]
-    if isinstance(contents, set | itertools.count):
+    if isinstance(contents, set | Tokens):
         return copy.copy(contents)
     if isinstance(contents, StoredJob | StoredTable):
         fields = attrs.asdict(contents, recurse=False)

@@ -10,7 +10,6 @@ Never `Indeterminate`: faults are added by wrapping (`runners.testing`).
 Nothing survives the process.
 """
 
-import itertools
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -96,6 +95,7 @@ from runners.millwheel.store.memory.job import (
     state_sizes,
     tables_of,
 )
+from runners.millwheel.store.memory.tokens import Tokens
 from runners.millwheel.store.memory.troubles import MemoryTroubles
 from runners.millwheel.store.memory.update import count_state, updated_job
 from runners.millwheel.store.port import (
@@ -165,7 +165,7 @@ class MemoryStore:
         )
         # Tokens never repeat, not even across reset and re-creation of a job, so that no commit
         # of an earlier incarnation can fit the next one.
-        self._tokens = itertools.count(1)
+        self._tokens = Tokens()
 
     def take_lane(self, place: LanePlace) -> TakenLane:
         """Take a lane of an outbox."""
