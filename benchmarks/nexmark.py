@@ -30,7 +30,10 @@ _STATISTICS = tuple(f"{of}{rank}" for of in ("bids", "bidders", "auctions") for 
 _TEXTS = frozenset(
     {"extra", "bid_extra", "auction_extra", "item_name", "description", "name", "city", "state"}
     | {"channel", "url", "day", "minute", "channel_id", "dir1", "dir2", "dir3"}
+    | {"value", "time_type"}
 )
+#: Queries whose prices are in euros: floats that answers have as thousandths, which are integers.
+IN_EUROS = frozenset({"q1", "q14"})
 
 
 class NexmarkCase(NamedTuple):
@@ -63,11 +66,11 @@ class NexmarkCase(NamedTuple):
         return self.rows_of(_events(_config(size)))
 
     def rows_of(self, events: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """The rows of the model for some events; prices in euros as thousandths, which are integers."""
+        """The rows of the model for some events; prices as in `IN_EUROS`."""
         from examples.nexmark.models import MODELS  # noqa: PLC0415 - not in the environments of peers
 
         found = MODELS[self.name](list(events))
-        if self.name != "q1":
+        if self.name not in IN_EUROS:
             return found
         return [
             (auction, bidder, round(1_000 * price), *rest)
@@ -96,6 +99,16 @@ CASES = {
         ),
         NexmarkCase(
             "q11", "Nexmark: sessions of bidders", ("bidder", "bids", "start_ms", "end_ms")
+        ),
+        NexmarkCase(
+            "q13",
+            "Nexmark: bids with a row of a table",
+            ("auction", "bidder", "price", "date_time_ms", "value"),
+        ),
+        NexmarkCase(
+            "q14",
+            "Nexmark: large bids, time of day, letters",
+            ("auction", "bidder", "price", "time_type", "date_time_ms", "extra", "c_counts"),
         ),
         NexmarkCase("q15", "Nexmark: counts of a day", ("day", *_STATISTICS)),
         NexmarkCase("q16", "Nexmark: by channel", ("channel", "day", "minute", *_STATISTICS)),

@@ -135,23 +135,23 @@ def run_table(results: Sequence[Result]) -> str:
 def nexmark_table(results: Sequence[Result]) -> str:
     """Nexmark, query by query: thousands of events in a second, and in a second of one core, of each program.
 
-    A cell has the medians of its good runs; what a program cannot say, or was not asked, is empty.
+    One table for each number of events, with the programs that have read so many.  A cell has the medians of its good
+    runs; what a program cannot say, or was not asked, is empty.
     """
-    names = list(dict.fromkeys(each["peer"] for each in results if each["case"] in NEXMARK))
-    rows = []
-    for case, size in _amounts(results, "size"):
-        if case not in NEXMARK:
-            continue
-        row = [case, f"{size:,}"]
-        for name in names:
-            runs = [
-                each
-                for each in results
-                if (each["case"], each["size"], each["peer"]) == (case, size, name)
+    mine = [each for each in results if each["case"] in NEXMARK]
+    found = []
+    for size in dict.fromkeys(each["size"] for each in mine):
+        of_size = [each for each in mine if each["size"] == size]
+        names = list(dict.fromkeys(each["peer"] for each in of_size))
+        rows = []
+        for case in dict.fromkeys(each["case"] for each in of_size):
+            of_case = [each for each in of_size if each["case"] == case]
+            cells = [
+                _nexmark_cell([each for each in of_case if each["peer"] == name]) for name in names
             ]
-            row.append(_nexmark_cell(runs))
-        rows.append(row)
-    return markdown(["Query", "Events", *names], "l", rows)
+            rows.append([case, f"{size:,}", *cells])
+        found.append(markdown(["Query", "Events", *names], "l", rows))
+    return "\n\n".join(found)
 
 
 def nexmark_latency_table(results: Sequence[Result]) -> str:

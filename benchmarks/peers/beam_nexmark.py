@@ -16,6 +16,7 @@ from examples.nexmark.events import KINDS, Auction, Bid, Event, Person
 
 WINDOW_S, PERIOD_S, GAP_S, DAY_S = 10, 2, 10, 86_400
 CATEGORY, STATES, LAST, BEST = 10, frozenset({"OR", "ID", "CA"}), 10, 10
+SIDE_ROWS, HOUR_MS = 10_000, 3_600_000
 CHANNEL_IDS = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
 CHANNEL_ID = re.compile(r"(?:&|^)channel_id=([^&]*)")
 
@@ -281,6 +282,37 @@ def q11(events: Any) -> Any:
     )
 
 
+def q13(events: Any) -> Any:
+    """Bids with what a table says of their auctions."""
+
+    def row(bid: Bid, table: Mapping[int, str]) -> Row:
+        return bid.auction, bid.bidder, bid.price, bid.date_time_ms, table[bid.auction % SIDE_ROWS]
+
+    table = (
+        events.pipeline
+        | "numbers" >> beam.Create(range(SIDE_ROWS))
+        | "table" >> beam.Map(lambda number: (number, str(number)))
+    )
+    return events | only(Bid) | "look up" >> beam.Map(row, beam.pvalue.AsDict(table))
+
+
+def _timed(bid: Bid) -> Row:
+    hour = bid.date_time_ms // HOUR_MS % 24
+    time_type = (
+        "dayTime" if 8 <= hour <= 18 else "nightTime" if hour <= 6 or hour >= 20 else "otherTime"
+    )
+    return (
+        bid.auction, bid.bidder, 908 * bid.price, time_type, bid.date_time_ms, bid.extra,
+        bid.extra.count("c"),
+    )  # fmt: skip
+
+
+def q14(events: Any) -> Any:
+    """Large bids in euros, with the time of day, and how often a letter is in a text."""
+    large = events | only(Bid) | beam.Filter(lambda bid: 10**9 < 908 * bid.price < 5 * 10**10)
+    return large | "row" >> beam.Map(_timed)
+
+
 def _ranked(bid: Bid) -> tuple[int, int, int]:
     return rank_of(bid.price), bid.bidder, bid.auction
 
@@ -389,7 +421,7 @@ def _of_bids(function: Callable[[Bid], Row]) -> Query:
     return lambda events: events | only(Bid) | beam.Map(function)
 
 
-#: In q1 thousandths of euros, as integers.
+#: In q1 and q14 thousandths of euros, as integers.
 QUERIES: Mapping[str, Query] = {
     "q0": _of_bids(priced),
     "q1": _of_bids(
@@ -412,6 +444,8 @@ QUERIES: Mapping[str, Query] = {
         )
     ),
     "q11": q11,
+    "q13": q13,
+    "q14": q14,
     "q15": q15,
     "q16": q16,
     "q17": q17,

@@ -62,6 +62,10 @@ def nexmark(tables: Any, task: Task) -> None:
     )
     for name, query in nexmark_sql.VIEWS.items():
         tables.execute_sql(f"CREATE VIEW {name} AS {query}")
+    if case.name == "q13":
+        tables.execute_sql(nexmark_sql.FLINK_NUMBERS)
+        table = nexmark_sql.SIDE_INPUT.format(numbers="numbers")
+        tables.execute_sql(f"CREATE VIEW side_input AS {table}")
     columns = ", ".join(f"`{c}` {'STRING' if c in case.text else 'BIGINT'}" for c in case.columns)
     tables.execute_sql(ANSWERS.format(columns=columns, rows=task.rows))
     tables.execute_sql(f"INSERT INTO answers {nexmark_sql.FLINK[case.name]}").wait()

@@ -19,6 +19,13 @@ VIEWS = {
     "bid": "SELECT auction, bidder, price, channel, url, date_time_ms, extra, ts FROM events WHERE kind = 2",
 }
 
+#: The table of q13: numbers, and the same as texts.
+SIDE_INPUT = "SELECT id AS `key`, CAST(id AS STRING) AS `value` FROM {numbers}"
+FLINK_NUMBERS = (
+    "CREATE TABLE numbers (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', "
+    "'fields.id.start' = '0', 'fields.id.end' = '9999', 'number-of-rows' = '10000')"
+)
+
 _RANKS = ("price < 10000", "price >= 10000 AND price < 1000000", "price >= 1000000")
 _BID = "auction, bidder, price, channel, url, date_time_ms, extra"
 #: Best first.
@@ -44,12 +51,22 @@ COMMON: Mapping[str, str] = {
     "q4": "SELECT category, SUM(final) {div} COUNT(*) FROM ("
     f"SELECT MAX(B.price) AS final, A.category FROM auction A JOIN bid B ON {_OPEN} GROUP BY A.id, A.category"
     ") Q GROUP BY category",
+    "q6": "SELECT seller, SUM(final) {div} COUNT(*) FROM (SELECT seller, final, ROW_NUMBER() OVER (PARTITION BY seller "
+    "ORDER BY expires_ms DESC, id DESC) AS rank_number FROM (SELECT MAX(B.price) AS final, A.seller, A.expires_ms, "
+    f"A.id FROM auction A JOIN bid B ON {_OPEN} GROUP BY A.seller, A.expires_ms, A.id)) WHERE rank_number <= 10 "
+    "GROUP BY seller",
     "q9": "SELECT id, item_name, description, initial_bid, reserve, opened_ms, expires_ms, seller, category, "
     "auction_extra, auction, bidder, price, date_time_ms, extra FROM ("
     f"SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY {_ORDER}) AS rank_number FROM ("
     "SELECT A.id, A.item_name, A.description, A.initial_bid, A.reserve, A.date_time_ms AS opened_ms, A.expires_ms, "
     "A.seller, A.category, A.extra AS auction_extra, B.auction, B.bidder, B.price, B.channel, B.url, "
     f"B.date_time_ms, B.extra FROM auction A JOIN bid B ON {_OPEN})) WHERE rank_number <= 1",
+    "q13": "SELECT B.auction, B.bidder, B.price, B.date_time_ms, S.`value` FROM bid AS B JOIN side_input AS S "
+    "ON MOD(B.auction, 10000) = S.`key`",
+    "q14": "SELECT auction, bidder, 908 * price, CASE WHEN hour_of_day BETWEEN 8 AND 18 THEN 'dayTime' "
+    "WHEN hour_of_day <= 6 OR hour_of_day >= 20 THEN 'nightTime' ELSE 'otherTime' END, date_time_ms, extra, "
+    "CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) FROM (SELECT *, MOD(date_time_ms {div} 3600000, 24) AS "
+    "hour_of_day FROM bid WHERE 908 * price > 1000000000 AND 908 * price < 50000000000)",
     "q15": f"SELECT {_DAY}, {_STATISTICS} FROM bid GROUP BY {_DAY}",
     "q16": f"SELECT channel, {_DAY}, MAX(DATE_FORMAT(ts, 'HH:mm')), {_STATISTICS} FROM bid GROUP BY channel, {_DAY}",
     "q17": f"SELECT auction, {_DAY}, {_by_rank('COUNT(*)')}, MIN(price), MAX(price), "

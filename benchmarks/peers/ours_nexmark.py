@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import dataflow as df
-from benchmarks.nexmark import CASES
+from benchmarks.nexmark import CASES, IN_EUROS
 from benchmarks.peers.ours_pipelines import TABLE
 from benchmarks.task import Task
 from examples.nexmark.column_queries import COLUMN_QUERIES
@@ -20,7 +20,7 @@ SELECTED: Mapping[str, str] = {"price": "round((1000 * price)::numeric)::bigint"
 
 def selected(query: str) -> Mapping[str, str]:
     """Expressions in SQL for those columns of the answer that are stored as another type, by name."""
-    return SELECTED if query == "q1" else {}
+    return SELECTED if query in IN_EUROS else {}
 
 
 def build(p: df.Pipeline, task: Task) -> None:
@@ -61,14 +61,14 @@ def answer(events: df.PCollection[Any], query: str) -> None:
 
 def answer_in_columns(events: df.PCollection[Any], query: str) -> None:
     """Write the rows of a query in columns."""
-    are_named = query in {"q0", "q1", "q2", "q21", "q22"}
+    are_named = query in {"q0", "q1", "q2", "q14", "q21", "q22"}
     _write(events | COLUMN_QUERIES[query].build(), query, are_named=are_named)
 
 
 def _write(rows: df.PCollection[Any], query: str, *, are_named: bool) -> None:
     case = CASES[query]
     types: dict[str, Any] = {name: str if name in case.text else int for name in case.columns}
-    if query == "q1":
+    if query in IN_EUROS:
         types["price"] = float
     if not are_named:
         rows = rows | "row" >> df.Map(lambda row: dict(zip(case.columns, row, strict=True)))

@@ -67,6 +67,9 @@ def nexmark(session: SparkSession, task: Task) -> Any:
     events.withColumn("ts", f.timestamp_millis("date_time_ms")).createOrReplaceTempView("events")
     for name, query in nexmark_sql.VIEWS.items():
         session.sql(query).createOrReplaceTempView(name)
+    if task.case == "q13":
+        table = nexmark_sql.SIDE_INPUT.format(numbers="range(10000)")
+        session.sql(table).createOrReplaceTempView("side_input")
     return session.sql(nexmark_sql.SPARK[task.case])
 
 

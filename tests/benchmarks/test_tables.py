@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import bench, goals, pages, plot, tables
 from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
 from benchmarks.peers.registry import DEFAULT, PEERS
 from benchmarks.runs import Options, planned
 
@@ -232,7 +233,7 @@ def test_nexmark_has_a_table_and_a_page_of_its_own() -> None:
     mine = [a_run("ours", 0, 2.0, size=12_000), a_run("flink-sql", 0, 1.0, size=12_000)]
     runs = [{**each, "case": "q4"} for each in mine]
     runs.append({**runs[0], "case": "q5", "check": "WRONG: rows: 3, not 4"})
-
+    runs.append({**runs[0], "peer": "beam", "size": 2_000})
     runs.append({**a_run("ours", 0, 2.0, size=0, rate=100, rows=7, p50=1, p95=2, p99=3, p100=4)})
     runs[-1]["case"] = "q7-latency"
 
@@ -247,6 +248,10 @@ def test_nexmark_has_a_table_and_a_page_of_its_own() -> None:
     assert table.splitlines()[2:] == [
         "| q4 | 12,000 | 6 / 3 | 12 / 6 |",
         "| q5 | 12,000 | WRONG |  |",
+        "",
+        "| Query | Events | beam |",
+        "| --- | ---: | ---: |",
+        "| q4 | 2,000 | 1 / 0 |",
     ]
     assert table in filled
 
@@ -257,13 +262,37 @@ def test_nexmark_stands_for_all_its_queries() -> None:
     assert [*NEXMARK, "B2"] == list(bench.options_of(given).cases)
 
 
-def test_command_of_a_file_of_results_makes_the_same_plan() -> None:
-    given = ["--case", "B2", "LAG", "--size", "5", "7", "--reps", "2", "--peers", "ours"]
-    options = bench.options_of(bench.parser().parse_args(given))
+def test_nexmark_as_a_whole_has_each_program_that_can_say_a_query_and_ours_beside_it() -> None:
+    parts = bench.parts_of(bench.parser().parse_args(["--case", "NEXMARK"]))
+    *throughput, _ = plans = [list(planned(part)) for part in parts]
 
-    again = bench.command(options).removeprefix("python -m benchmarks.bench ").split(" ")
+    assert {(each.peer.name, each.case) for part in plans for each in part} == {
+        (name, case)
+        for name in ("ours", "ours-columns", "flink-sql", "spark-df", "beam")
+        for case in (*NEXMARK, *NEXMARK_LATENCY)
+        if case in PEERS[name].cases
+    }
+    for part in throughput:
+        ours = {(each.case, each.size) for each in part if each.peer.name == "ours"}
+        assert ours == {(each.case, each.size) for each in part}
 
-    assert bench.options_of(bench.parser().parse_args(again)) == options
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--case B2 LAG --size 5 7 --reps 2 --peers ours",
+        "--case B2 S1 --reps 3 --warm-up 2",
+        "--case NEXMARK",
+        "--case NEXMARK --size 7",
+        "--case NEXMARK B2 --rate 5",
+    ],
+)
+def test_commands_of_a_file_of_results_make_the_same_plans(line: str) -> None:
+    parts = bench.parts_of(bench.parser().parse_args(line.split(" ")))
+
+    for options in parts:
+        again = bench.command(options).removeprefix("python -m benchmarks.bench ").split(" ")
+        assert bench.parts_of(bench.parser().parse_args(again)) == [options]
 
 
 def test_page_without_marks_is_refused() -> None:
