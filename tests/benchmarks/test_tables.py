@@ -262,9 +262,9 @@ def test_nexmark_stands_for_all_its_queries() -> None:
     assert [*NEXMARK, "B2"] == list(bench.options_of(given).cases)
 
 
-def test_nexmark_as_a_whole_has_each_program_that_can_say_a_query_and_ours_beside_it() -> None:
+def test_nexmark_as_a_whole_has_each_program_that_can_say_a_query_on_the_same_events() -> None:
     parts = bench.parts_of(bench.parser().parse_args(["--case", "NEXMARK"]))
-    *throughput, _ = plans = [list(planned(part)) for part in parts]
+    plans = throughput, _ = [list(planned(part)) for part in parts]
 
     assert {(each.peer.name, each.case) for part in plans for each in part} == {
         (name, case)
@@ -272,9 +272,7 @@ def test_nexmark_as_a_whole_has_each_program_that_can_say_a_query_and_ours_besid
         for case in (*NEXMARK, *NEXMARK_LATENCY)
         if case in PEERS[name].cases
     }
-    for part in throughput:
-        ours = {(each.case, each.size) for each in part if each.peer.name == "ours"}
-        assert ours == {(each.case, each.size) for each in part}
+    assert len({each.size for each in throughput}) == 1
 
 
 @pytest.mark.parametrize(
