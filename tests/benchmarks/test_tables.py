@@ -262,7 +262,7 @@ def test_nexmark_stands_for_all_its_queries() -> None:
     assert [*NEXMARK, "B2"] == list(bench.options_of(given).cases)
 
 
-def test_nexmark_as_a_whole_has_each_program_that_can_say_a_query_on_the_same_events() -> None:
+def test_nexmark_as_a_whole_has_all_programs_on_the_same_events() -> None:
     parts = bench.parts_of(bench.parser().parse_args(["--case", "NEXMARK"]))
     plans = throughput, _ = [list(planned(part)) for part in parts]
 
