@@ -1,6 +1,5 @@
 """Adapters that take ranges over in the wrong order."""
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 
@@ -8,6 +7,7 @@ from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.job import read_range
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.millwheel.store.memory.tokens import Tokens
 from runners.millwheel.store.port import JobRow, JobSpec, TakenRange
 
 
@@ -45,5 +45,5 @@ class RepeatsTokens(MemoryStore):
     def open_job(self, spec: JobSpec) -> JobRow:
         with self._lock:
             if spec.job not in self._jobs:
-                self._tokens = itertools.count(1)
+                self._tokens = Tokens()
             return super().open_job(spec)
