@@ -28,7 +28,7 @@ class StepLimits:
     cells: int = 10_000
     panes: int = 200_000
     compacted: int = 5_000
-    nbytes: int = 4 << 20
+    nbytes: int = 8 << 20
     piece_bytes: int = 4 << 20
     page_bytes: int = 16 << 10
     first: int = 100
