@@ -53,7 +53,11 @@ def http_target(fate: Fate = lambda _: 200) -> Iterator[Target]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(length)
+            if len(body) < length:
+                self.close_connection = True  # Whoever sent it was killed meanwhile.
+                return
             status = target.take(self.headers["Idempotency-Key"], body, dict(self.headers))
             if status is None:
                 self.close_connection = True

@@ -472,8 +472,9 @@ def test_one_of_very_many_splits() -> None:
     assert oldest.endswith("ranges in all")
 
 
-def test_a_driver_that_does_not_keep_up() -> None:
-    """What workers have reported waits for its next round, so nothing that they do is the reason."""
+@pytest.mark.parametrize("silent_ms", [0, 3_500, 6_900])
+def test_a_driver_that_does_not_keep_up(silent_ms: int) -> None:
+    """What workers have reported waits for its next round, so nothing that they do is the reason, nor their silence."""
     cluster = come_to(fixed(), 15)
     cluster.open_to(16, [0])
     cluster.run_to(lambda: cluster.at("total") == 16)
@@ -486,7 +487,10 @@ def test_a_driver_that_does_not_keep_up() -> None:
         workers_ready=2,
         longest_round_ms=4_000,
     )
-    found = explain(attrs.evolve(evidence, driver=driver), cluster.asked())
+    at_us = evidence.now_us if evidence.as_of_us is None else evidence.as_of_us
+    reported_us = at_us - 1_000 * silent_ms
+    workers = [attrs.evolve(each, reported_us=reported_us) for each in evidence.workers]
+    found = explain(attrs.evolve(evidence, driver=driver, workers=workers), cluster.asked())
 
     assert found.cause is CauseKind.DRIVER_BUSY
     assert "the driver takes 4 seconds for a round" in found.sentence
