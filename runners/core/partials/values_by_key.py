@@ -35,6 +35,8 @@ class ValuesByKey(dict[Window, dict[Any, list[Any]]]):
             ValueError: something is not a pair.
         """
         if not are_canonical([key for key, _ in pairs]):
+            for key, _ in pairs:
+                hash(key)  # Raises what says more of it than that it has no encoding.
             keys = CanonicalKeys()
             pairs = [(keys[key], value) for key, value in pairs]
         self._add(pairs, windows)
