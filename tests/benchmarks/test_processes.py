@@ -121,4 +121,4 @@ with ended_by_signal():
     command.terminate()
 
     assert command.wait(60) == 128 + signal.SIGTERM
-    assert not _is_running(int(started.read_text()))
+    until(lambda: not _is_running(int(started.read_text())))

@@ -75,9 +75,9 @@ def of_worker(
     at_us = evidence.now_us if evidence.as_of_us is None else evidence.as_of_us
     # What was sent since the driver began a round it has not read: nobody is silent for that.
     driver = evidence.driver
-    heard_us = at_us - (0 if driver is None else 1_000 * driver.longest_round_ms)
+    last_read_us = at_us - (0 if driver is None else 1_000 * driver.longest_round_ms)
     busy = _busy(evidence, worker, at_us, what)
-    if busy is not None and not _is_older(worker.heartbeat_received_us, heard_us):
+    if busy is not None and not _is_older(worker.heartbeat_received_us, last_read_us):
         return _leaf(HolderKind.WORKER, each.worker, value_us, busy[0], busy[1], each)
     if _is_older(worker.refused_since_us, at_us):
         refused = length(at_us - (worker.refused_since_us or at_us))
@@ -88,7 +88,7 @@ def of_worker(
         return _leaf(
             HolderKind.WORKER, each.worker, value_us, CauseKind.REPORTS_REFUSED, text, each
         )
-    if _is_older(worker.reported_us, heard_us):
+    if _is_older(worker.reported_us, last_read_us):
         silent = length(at_us - (worker.reported_us or at_us))
         text = f"{each.worker}, which has {name}, has sent nothing for {silent}"
         return _leaf(HolderKind.WORKER, each.worker, value_us, CauseKind.WORKER_SILENT, text, each)
