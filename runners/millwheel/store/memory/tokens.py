@@ -9,7 +9,8 @@ import attrs
 class Tokens(Iterator[int]):
     """Numbers from 1 on, each given out once; unlike `itertools.count` a value that can be copied, for backups.
 
-    ``last``: the one that was given out last.
+    Attributes:
+        last: the one that was given out last.
     """
 
     last: int = 0
