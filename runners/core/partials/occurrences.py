@@ -12,7 +12,6 @@ from operator import is_not
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow.canonical_keys import PLAIN_TYPES
 from dataflow.combine_fn import CallableCombineFn, CombineFn
@@ -100,7 +99,7 @@ class Occurrences:
     def _waiting_texts(self) -> Iterator[tuple[str, int]]:
         if not self._texts:
             return iter(())
-        counted = pc.value_counts(pa.chunked_array(self._texts))
+        counted = pa.chunked_array(self._texts).value_counts()
         return zip(
             counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True
         )
