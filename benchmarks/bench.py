@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parts_of(given: argparse.Namespace) -> list[Options]:
-    """What the command line asks for, in parts that have options of their own."""
+    """The runs that the command line asks for, in parts that have options of their own."""
     parts = PARTS.get(given.case[0]) if len(given.case) == 1 and given.peers is None else None
     if parts is None:
         return [options_of(given)]

@@ -243,7 +243,7 @@ def test_values_have_canonical_keys_in_however_many_windows(
 
 
 def seen(canonical: Any) -> str:
-    """What a user sees of a key, whatever class it is of."""
+    """Type and value of the key that a user is given for a canonical one."""
     return spelled(emitted_key(canonical))
 
 

@@ -180,7 +180,7 @@ def test_counting_occurrences_comes_to_the_same(
 def _taken(
     combine_fn: CombineFn, bundles: list[list[tuple[Any, Any]]], taken_at: int
 ) -> list[tuple[dict[str, str], dict[str, int], int]]:
-    """What a table has where it is taken in between, and at the end: results, counts, and the number of records."""
+    """Results, counts and number of records of a table that is taken in between, and at the end."""
     lifter = lifter_of(combine_fn, WindowingStrategy())
     table, found = PartialTable(lifter), []
     for index, pairs in enumerate([*bundles, []]):
