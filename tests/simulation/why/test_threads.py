@@ -474,7 +474,7 @@ def test_one_of_very_many_splits() -> None:
 
 @pytest.mark.parametrize("silent_ms", [0, 3_500, 6_900])
 def test_a_driver_that_does_not_keep_up(silent_ms: int) -> None:
-    """The driver is named, and no worker: reports of workers wait for its next round, so their silence means nothing."""
+    """The driver is named, and no worker: reports of workers wait for its next round, so silence means nothing."""
     cluster = come_to(fixed(), 15)
     cluster.open_to(16, [0])
     cluster.run_to(lambda: cluster.at("total") == 16)
