@@ -1,4 +1,4 @@
-# `make check` is the daily loop, `make test` is everything.
+# `make check` is the daily loop, `make test` is what has to be green before anything is merged.
 # Nothing here needs Java or Postgres on the machine: both come with the virtual environment.
 
 SHELL := bash
@@ -63,7 +63,7 @@ coverage: setup ## Branches of windowing, triggers and runners/core that fast te
 	@$(BIN)/coverage report --skip-covered --fail-under=$(COVERED_MIN)
 
 # The static checks and both halves run to their end, side by side, and name what is red.
-test: setup ## Everything but the faults, also with real Spark and Postgres; about half an hour
+test: setup ## All but faults and nightly, also with real Spark and Postgres; a quarter of an hour on two idle cores
 	@$(if $(K),tools/check.sh -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
 
 # Against the clock, so on a machine with nothing else to do.
@@ -74,7 +74,7 @@ faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and t
 static: setup
 	@tools/static.sh
 
-nightly: setup ## The laws and the simulator with ten thousand examples each, and every benchmark once; takes hours
+nightly: setup ## All kills, every benchmark once, laws and simulator with ten thousand examples each; takes hours
 	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests/integration
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
 		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation

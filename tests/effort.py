@@ -11,9 +11,9 @@ from hypothesis import settings
 _PROFILE = settings.get_current_profile_name()
 _EXAMPLES = settings.get_profile(_PROFILE).max_examples
 #: In CI: of all the cells of a test together.
-_LENGTHY, _COSTLY, _STATED = 6, 24, 300
+_LENGTHY, _COSTLY, _STATED = 4, 16, 150
 #: And of each cell at least: as many as in the daily loop, or more.
-_LEAST_LENGTHY, _LEAST = 2, 6
+_LEAST_LENGTHY, _LEAST = 2, 4
 #: In the daily loop: of each cell.
 _DAILY_LENGTHY, _DAILY_COSTLY, _DAILY_STATED = 2, 2, 4
 

@@ -47,7 +47,7 @@ def kill_one_after_the_other(
                 if what in others:
                     others[what]()
                 elif what == "worker":
-                    kill([chance.choice(workers_of(family))])
+                    kill([chance.choice(workers_of(family, log.read_text))])
                 else:
                     kill([*descendants(family), family] if what == "everything" else [family])
                     break

@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,15 +35,18 @@ def spark_workers(driver: psutil.Process) -> list[psutil.Process]:
     return [daemons[pid] for pid in forked if pid not in parents.values()]
 
 
-def workers_of(driver: psutil.Process) -> list[psutil.Process]:
-    """The workers of a process, once there are some: those that were ended are replaced after a while."""
+def workers_of(driver: psutil.Process, complaint: Callable[[], str] = str) -> list[psutil.Process]:
+    """The workers of a process, once there are some: those that were ended are replaced after a while.
+
+    ``complaint``: the message if there never are any.
+    """
     found: list[psutil.Process] = []
 
     def are_there() -> bool:
         found[:] = spark_workers(driver)
         return bool(found)
 
-    until(are_there)
+    until(are_there, complaint)
     return found
 
 

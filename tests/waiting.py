@@ -16,15 +16,21 @@ WAIT_MAX_S = 240.0
 RUN_MAX_S = 1_500.0
 #: Of time-outs of stores and servers that a test is not about.
 LONG_MS = 600_000
-_POLL_S = 0.01
+#: Between two looks; longer where a look itself takes long, which reads a whole table perhaps: with a tenth of their
+#: time three tests that wait leave the processors to what they wait for.
+_POLL_S, _POLL_MAX_S = 0.01, 0.5
+_REST_PER_LOOK = 9
 
 
 def until(is_reached: Callable[[], object], complaint: Callable[[], str] = str) -> None:
     """Look again and again until it is true; ``complaint``: the message if it never is."""
     deadline_s = time.monotonic() + WAIT_MAX_S
+    began_s = time.monotonic()
     while not is_reached():
-        assert time.monotonic() < deadline_s, f"not reached in {WAIT_MAX_S} s: {complaint()}"
-        time.sleep(_POLL_S)
+        now_s = time.monotonic()
+        assert now_s < deadline_s, f"not reached in {WAIT_MAX_S} s: {complaint()}"
+        time.sleep(min(_POLL_MAX_S, max(_POLL_S, _REST_PER_LOOK * (now_s - began_s))))
+        began_s = time.monotonic()
 
 
 class Background:

@@ -41,8 +41,6 @@ PAGE = harness.ROOT / "docs" / "explanation" / "comparisons.md"
 CASE, PART = "KILLS", "Kills"
 _LOOK_S = 0.01
 _LOG_TAIL_LINES = 15
-#: So many files come before the sink has the rows of the first of them.
-_AHEAD_WINDOWS = 6
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +55,7 @@ class Program:
         peer: whose environment it has, by its name; empty: this one.
         arguments: more of the command line.
         needs_store: whether it writes into a database.
+        ahead_windows: so many files come before the sink has the rows of the first of them.
     """
 
     module: str
@@ -66,6 +65,7 @@ class Program:
     peer: str = ""
     arguments: Sequence[str] = ()
     needs_store: bool = False
+    ahead_windows: int = 6
 
 
 def _required(peer: str) -> str:
@@ -101,6 +101,8 @@ PROGRAMS: Mapping[str, Program] = {
         peer="flink-sql",
         title=f"Flink SQL ({_required('flink-sql')}), file sink",
         promise="exactly once",
+        # Its source reads files that are there at once in any order, so that some of them would be late.
+        ahead_windows=1,
     ),
     "bytewax": Program(
         module="bytewax_flow",
@@ -129,7 +131,7 @@ class Run:
     """
 
     def __init__(self, program: Program, python: str, settings: Settings) -> None:
-        self._program, self._settings = program, settings
+        self.program, self._settings = program, settings
         module = f"benchmarks.kills.{program.module}"
         self._words = [python, "-m", module]
         self._process: subprocess.Popen[bytes] | None = None
@@ -137,7 +139,7 @@ class Run:
 
     def start(self) -> None:
         """Start it, as often as it is asked."""
-        words = [*self._words, json.dumps(self._settings._asdict()), *self._program.arguments]
+        words = [*self._words, json.dumps(self._settings._asdict()), *self.program.arguments]
         with Path(self._settings.scratch, "log").open("ab") as log:
             self._process = subprocess.Popen(
                 words,
@@ -165,7 +167,7 @@ class Run:
 
     def look(self) -> list[feed.Row]:
         """Look at the sink; raises `EndedError` where the program has ended by itself."""
-        found = self._program.reads(self._settings)
+        found = self.program.reads(self._settings)
         self.rows = len(found)
         if self._process is not None and self._process.poll() is not None:
             raise EndedError(self.log_tail())
@@ -254,11 +256,13 @@ def _keep_looking(run: Run, seconds: float) -> None:
 def _feeding(folder: Path, plan: Plan, run: Run) -> Iterator[None]:
     """Have a file appear whenever it is due and the sink is not far behind: else all come at once, after a start."""
     next_s = time.monotonic()
-    for window in range(plan.windows + 1):
-        while time.monotonic() < next_s or run.rows < (window - _AHEAD_WINDOWS) * feed.KEYS:
+    # The first has two windows, so that one of them ends with it.
+    for window in range(1, plan.windows + 1):
+        rows_first = (window - run.program.ahead_windows) * feed.KEYS
+        while time.monotonic() < next_s or run.rows < rows_first:
             yield
         if window < plan.windows:
-            feed.put_window(folder, window)
+            feed.put_windows(folder, range(0 if window == 1 else window, window + 1))
         else:
             feed.put_end(folder, plan.windows)
         next_s = time.monotonic() + plan.pause_s

@@ -57,23 +57,26 @@ def right_rows(windows: int) -> list[Row]:
     ]
 
 
-def put_window(folder: Path, window: int) -> None:
-    """Have the file of a window appear in a folder, whole."""
+def put_windows(folder: Path, windows: range) -> None:
+    """Have one file with all records of some windows appear in a folder, whole."""
     records = sorted(
         (window * WINDOW_S + number * WINDOW_S / count_of(key, window), f"key{key:02d}")
+        for window in windows
         for key in range(KEYS)
         for number in range(count_of(key, window))
     )
-    _put(folder, f"{window:04d}.jsonl", records)
+    _put(folder, records)
 
 
 def put_end(folder: Path, windows: int) -> None:
     """Have the last file appear: a record of each key, so far ahead that windows before it end, and its own never."""
     at = float(windows * WINDOW_S + 3_600)
-    _put(folder, f"{windows:04d}.jsonl", [(at, f"key{key:02d}") for key in range(KEYS)])
+    _put(folder, [(at, f"key{key:02d}") for key in range(KEYS)])
 
 
-def _put(folder: Path, name: str, records: list[tuple[float, str]]) -> None:
+def _put(folder: Path, records: list[tuple[float, str]]) -> None:
+    # Some programs read one number after the other.
+    name = f"{len(list(folder.iterdir())):04d}.jsonl"
     # Beside the folder first: some programs read whatever has appeared in it, whole or not.
     whole = folder.parent / name
     lines = (json.dumps({"key": key, "at": int(at * 1_000)}) + "\n" for at, key in records)

@@ -54,7 +54,7 @@ def test_the_input_has_what_the_right_rows_count(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
     for window in range(4):
-        feed.put_window(files, window)
+        feed.put_windows(files, range(window, window + 1))
     feed.put_end(files, 4)
     found: dict[tuple[str, int], int] = {}
     last_ms = -1

@@ -85,6 +85,7 @@ def tables(result: df.PipelineResult, suffix: str) -> list[list[tuple[Any, ...]]
     return [sorted(tuple(row.values()) for row in result.read_table(name)) for name in names]
 
 
+@pytest.mark.nightly
 def test_what_is_left_does_not_depend_on_memory(
     store_dsn: str, spark_master: str, lines: Path
 ) -> None:

@@ -108,6 +108,7 @@ def pipeline(runner: df.Runner) -> df.Pipeline:
     return p
 
 
+@pytest.mark.nightly
 def test_rows_survive_kills_between_the_commits_of_a_backfill_and_live(
     store_dsn: str, tmp_path: Path
 ) -> None:

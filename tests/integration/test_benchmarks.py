@@ -46,6 +46,7 @@ def test_command_measures_checks_and_compares(tmp_path: Path) -> None:
     assert picture.read_text().startswith("<svg")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.postgres

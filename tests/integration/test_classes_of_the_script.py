@@ -156,8 +156,15 @@ def assert_right(dsn: str, log: Path) -> None:
     assert sorted(best) == sorted(running)
 
 
-@pytest.mark.parametrize("how", ["script", "without a file"])
-@pytest.mark.parametrize("runner", ["batch", "streaming"])
+@pytest.mark.parametrize(
+    ("how", "runner"),
+    [
+        ("script", "batch"),
+        ("without a file", "streaming"),
+        pytest.param("script", "streaming", marks=pytest.mark.nightly),
+        pytest.param("without a file", "batch", marks=pytest.mark.nightly),
+    ],
+)
 def test_they_are_records_rows_and_state(
     how: str, runner: str, sales: Path, store_dsn: str
 ) -> None:
@@ -175,7 +182,7 @@ def test_what_was_stored_is_read_after_kills(sales: Path, store_dsn: str) -> Non
     """A worker is killed, and another takes its state over; then the whole job is, and run again."""
     with started("script", "streaming", sales, store_dsn, rate=400) as (family, log):
         rows = wait_for_rows(store_dsn, 20, log)
-        kill(workers_of(family)[:1])
+        kill(workers_of(family, log.read_text)[:1])
         rows = wait_for_rows(store_dsn, rows + 100, log)
     with started("script", "streaming", sales, store_dsn) as (family, log):
         assert family.wait(WAIT_MAX_S) == 0, log.read_text()

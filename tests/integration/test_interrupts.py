@@ -84,7 +84,11 @@ def test_of_a_run_in_memory_nothing_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "runner",
-    [pytest.param(each, marks=_ON_SPARK) for each in ("batch", "streaming", "backfill-then-live")],
+    [
+        pytest.param("batch", marks=[*_ON_SPARK, pytest.mark.nightly]),
+        pytest.param("streaming", marks=_ON_SPARK),
+        pytest.param("backfill-then-live", marks=[*_ON_SPARK, pytest.mark.nightly]),
+    ],
 )
 def test_what_is_in_the_store_stays_and_goes_on(
     runner: str, tmp_path: Path, store_dsn: str

@@ -281,7 +281,7 @@ def test_a_stream_from_topic_to_topic_survives_kills(
     send()
     with in_a_group(words, log) as family:
         until(are_counted, log.read_text)
-        kill([workers_of(family)[0]])
+        kill([workers_of(family, log.read_text)[0]])
         send()
         until(are_counted, log.read_text)
         if broker.tansu is not None:

@@ -31,6 +31,7 @@ def rows_in(folder: str) -> Counter[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow
@@ -86,7 +87,7 @@ def test_a_watched_bucket_survives_any_kill(
                 if number % 4 == 1:
                     kept_s3.crash()
                 if number % 4 == 2:
-                    kill([chance.choice(workers_of(family))])
+                    kill([chance.choice(workers_of(family, log.read_text))])
                 until(is_copied if number % 4 < 3 else lambda: True, log.read_text)
             kill([*descendants(family), family])
     with in_a_group(words, log):

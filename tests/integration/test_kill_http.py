@@ -104,7 +104,7 @@ def test_what_was_answered_counts_once_whatever_is_killed(store_dsn: str, tmp_pa
                     what = plans.pop()
                     print(what)
                     if what == "worker":
-                        kill([chance.choice(workers_of(family))])
+                        kill([chance.choice(workers_of(family, log.read_text))])
                     else:
                         kill([*descendants(family), family] if what == "everything" else [family])
                         break

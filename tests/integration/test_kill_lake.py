@@ -100,7 +100,10 @@ def catalogue_of(server: S3TestServer | None) -> Iterator[tuple[str, Callable[[]
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("server_name", ["", "kept_s3", "kept_lake"])
+@pytest.mark.parametrize(
+    "server_name",
+    [*(pytest.param(each, marks=pytest.mark.nightly) for each in ("", "kept_s3")), "kept_lake"],
+)
 def test_lake_tables_survive_any_kill(
     request: pytest.FixtureRequest, server_name: str, store_dsn: str, tmp_path: Path
 ) -> None:
@@ -246,7 +249,13 @@ class FollowedIceberg(Followed):
 
 
 @pytest.fixture(
-    params=["delta-", "delta-kept_s3", "iceberg-", "iceberg-kept_s3", "iceberg-kept_lake"]
+    params=[
+        "delta-kept_s3",
+        *(
+            pytest.param(each, marks=pytest.mark.nightly)
+            for each in ("delta-", "iceberg-", "iceberg-kept_s3", "iceberg-kept_lake")
+        ),
+    ]
 )
 def followed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Followed]:
     kind, _, name = request.param.partition("-")
@@ -285,7 +294,7 @@ def test_a_table_that_changes_is_followed_over_kills(
             until(followed.are_right, log.read_text)
             followed.append(10 + run)
             followed.crash()
-            kill(workers_of(family)[:1])
+            kill(workers_of(family, log.read_text)[:1])
             followed.take_away(run)
             until(followed.are_right, log.read_text)
             followed.append(20 + run)

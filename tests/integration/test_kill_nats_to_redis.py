@@ -121,7 +121,7 @@ def test_sums_survive_kills_of_job_and_servers(store_dsn: str, tmp_path: Path) -
                     if what in {"NATS", "Redis"}:
                         (nats if what == "NATS" else target).crash()
                     elif what == "worker":
-                        kill([chance.choice(workers_of(family))])
+                        kill([chance.choice(workers_of(family, log.read_text))])
                     else:
                         kill([*descendants(family), family] if what == "everything" else [family])
                         break

@@ -53,6 +53,7 @@ def kill_server(home: Path) -> None:
     embedded_postgres(home)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_rows_survive_any_number_of_kills(store_dsn: str, tmp_path: Path) -> Non
                 kind = plans.pop()
                 if kind == "a worker":
                     # Progress may still be that of workers whose driver was killed before.
-                    kill([chance.choice(workers_of(family))])
+                    kill([chance.choice(workers_of(family, log.read_text))])
                     continue
                 kill([*descendants(family), family] if kind == "everything" else [family])
                 break

@@ -205,6 +205,7 @@ class Shell:
         return self._log.read_text()
 
 
+@pytest.mark.nightly
 def test_an_update_that_was_killed_in_the_middle_goes_on(module: Path, store_dsn: str) -> None:
     """Everything dies when a part is retracted; the same command again retracts the rest, and nothing twice."""
     shell = Shell(module, store_dsn)

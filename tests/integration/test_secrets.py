@@ -59,7 +59,7 @@ print(runner, vars(runner))
 """
 
 
-@pytest.mark.parametrize("outcome", ["fails", "ends"])
+@pytest.mark.parametrize("outcome", ["fails", pytest.param("ends", marks=pytest.mark.nightly)])
 def test_no_secret_can_be_read(store_dsn: str, tmp_path: Path, outcome: str) -> None:
     program, key_file = tmp_path / "job.py", tmp_path / "key"
     program.write_text(PROGRAM)

@@ -145,6 +145,7 @@ def test_an_inbox_that_forgets_what_was_read_is_noticed(
         test_a_micro_batch_that_is_repeated_is_there_once(tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1200)

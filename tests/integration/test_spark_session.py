@@ -217,6 +217,7 @@ def test_installed_java_is_preferred_and_as_quiet(without_java: dict[str, str]) 
     assert done.stdout.splitlines() == ["3", environment["JAVA_HOME"]]
 
 
+@pytest.mark.nightly
 def test_executors_of_a_local_cluster_find_java_too(without_java: dict[str, str]) -> None:
     done = run(
         """

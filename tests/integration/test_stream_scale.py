@@ -45,6 +45,7 @@ def test_many_keys_behind_a_small_cache(tmp_path: Path) -> None:
     assert run["worker_bytes"] > 50e6
 
 
+@pytest.mark.nightly
 def test_a_day_of_backlog_is_drained_on_time(tmp_path: Path) -> None:
     stream, batch = results_of(tmp_path, "--case", "backlog", "--size", "20000")
 
@@ -54,7 +55,8 @@ def test_a_day_of_backlog_is_drained_on_time(tmp_path: Path) -> None:
         assert run["panes"] > 10_000
 
 
-@pytest.mark.parametrize("fault", [pytest.param(COUNTER, marks=pytest.mark.nightly), RESTART])
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", [COUNTER, RESTART])
 def test_nothing_is_lost_when_something_dies_under_load(tmp_path: Path, fault: str) -> None:
     """How long it takes is measured elsewhere, on a quiet machine."""
     (run,) = results_of(

@@ -60,7 +60,9 @@ def run(
     return done
 
 
-@pytest.mark.parametrize("runner", ["direct", "batch", "streaming"])
+@pytest.mark.parametrize(
+    "runner", ["direct", pytest.param("batch", marks=pytest.mark.nightly), "streaming"]
+)
 def test_it_is_what_the_drivers_own_handlers_get(
     runner: str, store_dsn: str, tmp_path: Path
 ) -> None:
@@ -86,7 +88,7 @@ def test_it_is_on_the_drivers_terminal(
     assert (f"INFO mine [transform 'look', {worker}" in done.stderr) is (level == "INFO")
 
 
-@pytest.mark.parametrize("runner", ["batch", "streaming"])
+@pytest.mark.parametrize("runner", [pytest.param("batch", marks=pytest.mark.nightly), "streaming"])
 def test_it_is_one_json_object_a_line(runner: str, store_dsn: str, tmp_path: Path) -> None:
     """With where it was, and of a stream the production; nothing of ours is another line."""
     script = tmp_path / "job.py"

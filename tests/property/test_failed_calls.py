@@ -91,7 +91,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=by_profile(dev=4, ci=25, nightly=10_000))
+@settings(max_examples=by_profile(dev=4, ci=8, nightly=10_000))
 @given(EVENTS)
 def test_a_call_that_fails_leaves_nothing_behind(events: list[tuple[str, Any]]) -> None:
     """Neither state nor timers nor outputs, whether the next try succeeds or it becomes a dead letter."""
@@ -107,7 +107,7 @@ def check_failed_calls(events: list[tuple[str, Any]]) -> None:
     assert {TRIES} >= {letter.tries for letter in engine.dead}
 
 
-@settings(max_examples=by_profile(dev=4, ci=25, nightly=10_000))
+@settings(max_examples=by_profile(dev=4, ci=8, nightly=10_000))
 @given(EVENTS)
 def test_a_handled_call_that_fails_is_an_output_and_leaves_nothing_else_behind(
     events: list[tuple[str, Any]],

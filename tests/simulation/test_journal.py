@@ -23,7 +23,7 @@ from tests.effort import by_profile
 
 Patch = pytest.MonkeyPatch
 #: Of each pipeline and each length; there are more than twenty of these.
-EXAMPLES = by_profile(dev=5, ci=6, nightly=2_500)
+EXAMPLES = by_profile(dev=3, ci=4, nightly=2_500)
 
 
 @pytest.fixture(autouse=True, params=[300, 5_000])

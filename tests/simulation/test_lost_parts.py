@@ -22,7 +22,7 @@ from tests.effort import by_profile
 from tests.simulation.test_weak_productions import NEITHER, STAGES, UNCOUNTED, WEAK, Distinct, build
 from tests.simulation.test_worker_crashes import scripted
 
-SEEDS = by_profile(dev=8, ci=8, nightly=10_000)
+SEEDS = by_profile(dev=4, ci=4, nightly=10_000)
 #: With what has others rely on more, or on less: workers that die and hang, commits that come late, lost messages.
 FAULTS = frozenset(
     {

@@ -137,7 +137,7 @@ def check(
     assert found == (0, 0, 0), f"seed={seed}: cells, timers and checkpoints are left"
 
 
-@settings(max_examples=by_profile(dev=3, ci=12, nightly=2_500))
+@settings(max_examples=by_profile(dev=3, ci=6, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_rows_equal_the_direct_runners_and_no_page_stays(
@@ -223,9 +223,9 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
         need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=2, ci=5, nightly=1_000)):
+    for seed in range(by_profile(dev=2, ci=4, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_views)
-    simulate("sides", seeds=by_profile(dev=1, ci=5, nightly=2_000))
+    simulate("sides", seeds=by_profile(dev=1, ci=2, nightly=2_000))
 
     assert {side_inputs_machine.WAITING, side_inputs_machine.VIEWS} <= read
 
@@ -290,7 +290,7 @@ def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch
         need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=2, ci=5, nightly=1_000)):
+    for seed in range(by_profile(dev=2, ci=4, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_retracted)
 
     assert {side_inputs_machine.KEPT, side_inputs_machine.VIEWS} <= read
@@ -344,7 +344,7 @@ def test_what_is_looked_up_is_what_the_direct_runner_finds(
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     monkeypatch.setattr(ArrivingView, "whole", making)
-    for seed in range(by_profile(dev=2, ci=6, nightly=1_000)):
+    for seed in range(by_profile(dev=2, ci=4, nightly=1_000)):
         # Each element looks at all of three views: twice as long costs four times as much.
         check(SCRIPT[:13], seed, crash_rate, build_lookups)
 

@@ -30,7 +30,7 @@ from tests.simulation.bad_seeds import BAD_SEEDS, known_first
 from tests.simulation.test_core_mutations import skip_the_token
 
 #: Of each pipeline.
-SEEDS = by_profile(dev=2, ci=10, nightly=20_000)
+SEEDS = by_profile(dev=2, ci=4, nightly=20_000)
 #: Of each pipeline, run twice.
 REPEATED = by_profile(dev=1, ci=2, nightly=3)
 
