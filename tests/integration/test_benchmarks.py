@@ -24,6 +24,7 @@ def printed(module: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.postgres

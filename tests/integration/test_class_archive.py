@@ -71,6 +71,7 @@ def test_an_archive_that_is_there_is_not_made_again(cache: Path) -> None:
     assert archive.stat() == before
 
 
+@pytest.mark.nightly
 def test_spark_starts_without_an_archive_that_is_broken(cache: Path, tmp_path: Path) -> None:
     (archive,) = files_of(cache)
     broken = tmp_path / "dataflow-sdk" / "java" / archive.name

@@ -208,7 +208,7 @@ def test_a_driver_whose_rounds_are_long_is_named(
         act(master)
 
     monkeypatch.setattr(Master, "_act", act_slowly)
-    result = started(endless)
+    result = started(endless, records_per_second=200)
     answers: list[Any] = []
 
     def is_named() -> bool:

@@ -5,6 +5,7 @@ import os
 import random
 import socket
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from threading import Event, Thread
@@ -14,7 +15,7 @@ import urllib3
 
 from tests.http_server import Target, http_target
 from tests.processes import descendants, in_a_group, kill, workers_of
-from tests.waiting import until
+from tests.waiting import WAIT_MAX_S, until
 
 KILLS = ["everything", "driver", "worker"]
 USERS = 7
@@ -32,15 +33,16 @@ class Client:
         self._thread.start()
 
     def stop(self) -> None:
+        """When the last request has been answered: otherwise nobody knows whether it counts."""
         self._is_stopped.set()
-        self._thread.join()
+        self._thread.join(WAIT_MAX_S)
+        assert not self._thread.is_alive(), f"request {len(self.answered)} is not answered"
 
     def _run(self) -> None:
         with urllib3.PoolManager(retries=False, timeout=5) as pool:
             for number in itertools.count():
                 while not self._is_answered(pool, number):
-                    if self._is_stopped.wait(0.02):
-                        return
+                    time.sleep(0.02)
                 self.answered.append(number)
                 if self._is_stopped.wait(0.005):
                     return

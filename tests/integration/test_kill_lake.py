@@ -249,13 +249,7 @@ class FollowedIceberg(Followed):
 
 
 @pytest.fixture(
-    params=[
-        "delta-kept_s3",
-        *(
-            pytest.param(each, marks=pytest.mark.nightly)
-            for each in ("delta-", "iceberg-", "iceberg-kept_s3", "iceberg-kept_lake")
-        ),
-    ]
+    params=["delta-", "delta-kept_s3", "iceberg-", "iceberg-kept_s3", "iceberg-kept_lake"]
 )
 def followed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Followed]:
     kind, _, name = request.param.partition("-")
@@ -268,6 +262,7 @@ def followed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Followe
         yield FollowedIceberg(place, server, *found)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

@@ -90,6 +90,7 @@ def sums(url: str) -> Sums:
     return {user: (total, count) for user, total, count in left}
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

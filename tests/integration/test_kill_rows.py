@@ -18,11 +18,12 @@ ROWS = 20_000
 KILLS = ("driver", "worker", "server", "everything")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("how", [pytest.param("snapshot", marks=pytest.mark.nightly), "key-chunks"])
+@pytest.mark.parametrize("how", ["snapshot", "key-chunks"])
 def test_rows_are_read_once_whatever_is_killed(how: str, store_dsn: str, tmp_path: Path) -> None:
     """A job that ends because the server is away, as one with a snapshot does, is run again, and goes on."""
     output, log = tmp_path / "out", tmp_path / "job.log"

@@ -199,7 +199,8 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", ["partitioned", pytest.param("simple", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["partitioned", "simple"])
 def test_a_stream_of_spark_survives_any_kill(store_dsn: str, tmp_path: Path, kind: str) -> None:
     """Each number is written once, though what is committed is gone."""
     folder, output, log = tmp_path / "numbers", tmp_path / "out", tmp_path / "job.log"
