@@ -65,12 +65,20 @@ class Bundle:
         """
         return Bundle(
             values,
-            picked(self.timestamps_us, indexes) if timestamps_us is None else timestamps_us,
+            self._times_at(indexes) if timestamps_us is None else timestamps_us,
             _picked(self.windows, indexes) if windows is None else windows,
             _picked(self.panes, indexes),
             _picked(self.signs, indexes),
             _picked(self.emitted_panes, indexes),
         )
+
+    def _times_at(self, indexes: Sequence[int] | Int64s) -> Sequence[int]:
+        """Event times at these indexes; of records that all have the same one, as of texts without a time, fast."""
+        times = self.timestamps_us
+        if not (type(times) is list and times and times[0] == times[-1]):
+            return picked(times, indexes)
+        is_one = times.count(times[0]) == len(times)
+        return [times[0]] * len(indexes) if is_one else picked(times, indexes)
 
     def window_at(self, index: int) -> Window:
         """The window of one element."""

@@ -7,8 +7,7 @@ counted by Arrow, many at a time, in half of the time.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
-from operator import is_not
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -66,15 +65,14 @@ class Occurrences:
         Args:
             pairs: in the global window.
         """
+        any_counts = not self._only_ones
         try:
-            keys = [key for key, _ in pairs]
+            keys = [key for key, value in pairs if any_counts or value is _ONE]
         except (TypeError, ValueError):
             return False
         kinds = set(map(type, keys))
         # Keys of other types may equal one that is there, and be another.
-        if not kinds <= PLAIN_TYPES:
-            return False
-        if self._only_ones and any(map(is_not, [value for _, value in pairs], repeat(_ONE))):
+        if len(keys) < len(pairs) or not kinds <= PLAIN_TYPES:
             return False
         if kinds != _TEXTS or not self._add_texts(keys):
             self._counts.update(keys)

@@ -13,7 +13,7 @@ import attrs
 
 from dataflow.io.trusted_watermark import opened
 from dataflow.metric_updates import RunningAs
-from dataflow.source import SourceReader, SplitStatus
+from dataflow.source import SourceBatch, SourceReader, SplitStatus
 from runners.core.stages.committed_positions import CommittedPositions
 from runners.core.stages.deduplication import NewId
 from runners.core.stages.plan import ExecutionPlan, Stage
@@ -39,6 +39,11 @@ from windowing.timestamps import MAX_TIMESTAMP_US
 
 _LOG = logging.getLogger(__name__)
 
+#: A watermark that moves without a record, as one that follows the clock does all the time, is a commit.  Such commits
+#: are as far apart as an eighth of the time since the last record, which delays no window by much, and at most by this.
+WATERMARK_INTERVAL_MAX_US = 20_000
+_OF_IDLE_TIME = 8
+
 
 @attrs.define
 class _Split:
@@ -50,6 +55,8 @@ class _Split:
         committed: notifies the reader of what is durable.
         position: behind what was read of it; None: at its start.
         split: as its source has it.
+        read_us: the processing time of the last step with a record, in microseconds since 1970.
+        moved_us: that of the last step.
     """
 
     owned: OwnedRange
@@ -60,6 +67,27 @@ class _Split:
     size: StepSize
     position: Any = None
     split: Any = None
+    read_us: int = 0
+    moved_us: int = 0
+
+    def moves(self, batch: SourceBatch, now_us: int) -> bool:
+        """Whether a batch without records is worth a step: the watermark has moved, and not just before.
+
+        Args:
+            batch: from the reader; its watermark is that of a later step otherwise.
+            now_us: the processing time, in microseconds since 1970.
+        """
+        if watermark_behind(batch, self.owned.watermark_us) == self.owned.watermark_us:
+            return False
+        interval_us = min(WATERMARK_INTERVAL_MAX_US, (now_us - self.read_us) // _OF_IDLE_TIME)
+        # Whatever a clock that was put back says, the next step comes.
+        return not 0 <= now_us - self.moved_us < interval_us
+
+    def note_step(self, records: int, now_us: int) -> None:
+        """Note that a step was made of so many records."""
+        self.moved_us = now_us
+        if records:
+            self.read_us = now_us
 
     def close(self) -> None:
         """Release what the reader holds."""
@@ -226,7 +254,7 @@ class SourceComputation:
             has_read: called with the split and the number of records, before they are processed.
 
         Returns:
-            The step (None if there was nothing new, not even a watermark) and the number of records.
+            The step (None if there was nothing new but a watermark that may wait) and the number of records.
         """
         split = self._splits[range_id]
         owned = split.owned
@@ -237,12 +265,9 @@ class SourceComputation:
         is_finished = batch.status is SplitStatus.FINISHED
         owned.is_idle = batch.status is SplitStatus.IDLE
         before_us = owned.watermark_us
-        if (
-            not batch.records
-            and not is_finished
-            and watermark_behind(batch, before_us) == before_us
-        ):
+        if not batch.records and not is_finished and not split.moves(batch, now_us):
             return None, 0
+        split.note_step(batch.records, now_us)
         admitted = self._source.admit(
             batch,
             watermark_us=before_us,
