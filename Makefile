@@ -18,7 +18,7 @@ CASE ?=
 ARGS ?=
 
 # Tests that neither start anything nor take long, and how they are dealt out.
-FAST := not spark and not postgres and not slow
+FAST := not spark and not postgres and not slow and not nightly
 SERVERS := spark or postgres
 # What an update makes of state in the core: the simulator alone has updates without a server.
 CONVERSIONS := tests/simulation/test_plain_input.py tests/simulation/test_plain_elements.py
@@ -75,7 +75,7 @@ static: setup
 	@tools/static.sh
 
 nightly: setup ## All kills, every benchmark once, laws and simulator with ten thousand examples each; takes hours
-	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests/integration
+	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
 		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation
 

@@ -10,7 +10,7 @@ servers=$1
 log=.venv/tests-without-servers.log
 
 # shellcheck disable=SC2086  # options are words
-nice -n 10 .venv/bin/pytest -q $3 -m "not ($servers)" >"$log" 2>&1 &
+nice -n 10 .venv/bin/pytest -q $3 -m "not ($servers) and not nightly" >"$log" 2>&1 &
 others=$!
 tools/static.sh &
 static=$!
