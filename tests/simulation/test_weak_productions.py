@@ -118,6 +118,12 @@ chosen = st.fixed_dictionaries(
     seed=30670,
     guarantees={"read": WEAK},
 )
+@example(  # a straggler is acknowledged by the commit that is under way when it is made durable
+    batches=[[(0, 0)], [(0, 0)], [], [], [(0, 0)], [(0, 0), (14, 0)]],
+    disorder=0,
+    seed=133,
+    guarantees={"minutes": WEAK},
+)
 def test_nothing_is_lost_whatever_dies(
     batches: list[list[tuple[int, int]]],
     disorder: int,

@@ -296,6 +296,9 @@ class Committer:
             self._closed[name] = self._open.pop(name)
 
     def _finish(self, waiting: _Waiting) -> None:
+        # What is under way may be a receiver's of this worker, and acknowledge some of these: a straggler that is made
+        # durable when it has been acknowledged would stay in the store.
+        self.confirm()
         step = merged(waiting.steps)
         # What was acknowledged meanwhile need not become durable.
         stragglers = step.unacknowledged
