@@ -32,7 +32,7 @@ POLLS = st.lists(
 
 
 def taken(script: Sequence[Batch]) -> SourceComputation:
-    """What reads a split, just taken over."""
+    """A source computation that has just taken over the split of a script."""
     pipeline = df.Pipeline(DirectRunner())
     (
         pipeline
@@ -55,7 +55,7 @@ def taken(script: Sequence[Batch]) -> SourceComputation:
 
 
 def polled(times_us: Sequence[int], with_record: Sequence[bool]) -> list[tuple[int, bool]]:
-    """Of each poll how far the watermark is behind the clock, in microseconds, and whether it was a step.
+    """Poll a split: for each poll by how much its watermark is behind the clock, in us, and whether it was a step.
 
     The watermark of the reader is the clock, and that of the split what is committed.
     """
