@@ -19,6 +19,7 @@ def test_a_program_emits_what_it_defines(program: Program) -> None:
     check_runner(DirectRunner, [program])
 
 
+@pytest.mark.slow
 def test_a_runner_emits_what_all_programs_define(make_runner: MakeRunner) -> None:
     """In one pipeline, and so in one job."""
     check_runner(make_runner)

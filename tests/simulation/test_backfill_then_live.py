@@ -247,6 +247,7 @@ def check_sides_in_pages() -> tuple[int, int]:
     return left[0], alone[0]
 
 
+@pytest.mark.slow
 def test_views_that_a_backfill_leaves_in_pages_are_what_a_stream_would_have() -> None:
     left, alone = check_sides_in_pages()
     assert left > alone > 2

@@ -157,6 +157,7 @@ def test_where_nothing_fails_each_production_is_delivered_at_the_first_attempt()
                 assert attempts == 1, f"seed={seed}"
 
 
+@pytest.mark.slow
 def test_what_is_lost_on_the_way_is_seen_to_be_tried_again() -> None:
     """Of these seeds some lose messages; and a receiver that has taken in the first copy acknowledges once."""
     found = [span for seed in range(8) for span in traced(seed, 1.0) if span.name == "deliver"]

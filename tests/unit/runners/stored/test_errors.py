@@ -95,6 +95,7 @@ def test_every_error_of_ours_comes_back_without_a_pickle(kind: type[DataflowErro
     assert ours_in(blob) == []
 
 
+@pytest.mark.slow
 def test_all_errors_of_this_package_are_known_by_name() -> None:
     # From the sources: whether an error is seen must not depend on which modules are imported.
     names = {Base.__name__}
