@@ -346,6 +346,7 @@ def in_the_making(steps: int) -> Engine:
     return engine
 
 
+@pytest.mark.slow
 def test_nothing_stays_of_a_view_that_is_half_made_and_not_wanted_any_more() -> None:
     """However far it has come when a grouping begins anew."""
     stages = Counter[str]()
