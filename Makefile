@@ -74,10 +74,10 @@ faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and t
 static: setup
 	@tools/static.sh
 
-kills: setup ## Kill every job, source and sink that there is a test for, and run every benchmark once; an hour
+kills: setup ## The kill tests and whole benchmarks that `make test` leaves out; one after the other
 	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests
 
-nightly: kills ## The same, then laws and simulator with ten thousand examples each; takes hours
+nightly: kills ## Kills, then laws and simulator with ten thousand examples each; takes hours
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
 		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation
 
