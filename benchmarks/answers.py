@@ -5,6 +5,7 @@ column show, when it differs, whether something was lost or went to another wind
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -68,13 +69,47 @@ class Answer:
 
 
 def rows_below(folder: Path) -> Iterator[list[str]]:
-    """The fields of all lines of the text files that a program has left below a folder.
+    """The fields of all lines of the text files that a program has left below a folder."""
+    for path in _files_below(folder):
+        yield from _lines_of(path)
 
-    Programs mark what is not part of their answer with a dot or an underscore.
-    """
+
+def rows_of(case: Case | NexmarkCase, folder: Path) -> Iterable[Sequence[Any]]:
+    """The rows of a case's answer, of the text files that a program has left below a folder."""
+    if not isinstance(case, NexmarkCase):
+        return rows_below(folder)
+    if case.is_in_folders:
+        return _with_folders(case, folder)
+    return added_up(rows_below(folder)) if case.adds_up else rows_below(folder)
+
+
+def added_up(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Rows with the sum of the last fields of those that have the same others."""
+    totals = Counter[tuple[Any, ...]]()
+    for *others, part in rows:
+        totals[tuple(others)] += int(part)
+    return ((*others, total) for others, total in totals.items())
+
+
+def _with_folders(case: NexmarkCase, folder: Path) -> Iterator[list[str]]:
+    """Rows that begin with the folder of their file; where a file begins with the names of its columns, without."""
+    names = list(case.columns[1:])
+    for path in _files_below(folder):
+        of_file = path.parent.relative_to(folder).as_posix()
+        for place, fields in enumerate(_lines_of(path)):
+            if place or fields != names:
+                yield [of_file, *fields]
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files of an answer: programs mark what is not part of it with a dot or an underscore."""
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         if path.is_file() and not any(part[0] in "._" for part in parts):
-            with path.open(encoding="utf-8") as file:
-                for line in file:
-                    yield line.rstrip("\n").split(",")
+            yield path
+
+
+def _lines_of(path: Path) -> Iterator[list[str]]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            yield line.rstrip("\n").split(",")

@@ -30,7 +30,7 @@ _STATISTICS = tuple(f"{of}{rank}" for of in ("bids", "bidders", "auctions") for 
 _TEXTS = frozenset(
     {"extra", "bid_extra", "auction_extra", "item_name", "description", "name", "city", "state"}
     | {"channel", "url", "day", "minute", "channel_id", "dir1", "dir2", "dir3"}
-    | {"value", "time_type"}
+    | {"value", "time_type", "folder"}
 )
 #: Queries whose prices are in euros: floats that answers have as thousandths, which are integers.
 IN_EUROS = frozenset({"q1", "q14"})
@@ -40,11 +40,15 @@ class NexmarkCase(NamedTuple):
     """A query as a case, like `benchmarks.cases.Case`.
 
     ``columns``: of a row of the answer.  ``title``: what it does, for people.
+    ``is_in_folders``: the answer is files, and the first column of a row is the folder that its file is in.
+    ``adds_up``: rows that differ in their last column alone are parts of one, and which parts depends on the clock.
     """
 
     name: str
     title: str
     columns: tuple[str, ...]
+    is_in_folders: bool = False
+    adds_up: bool = False
 
     @property
     def text(self) -> tuple[str, ...]:
@@ -97,9 +101,11 @@ CASES = {
             "Nexmark: winning bids",
             (*_AUCTION, "auction", "bidder", "price", "bid_time_ms", "bid_extra"),
         ),
+        NexmarkCase("q10", "Nexmark: files of a minute", ("folder", *_PRICED), is_in_folders=True),
         NexmarkCase(
             "q11", "Nexmark: sessions of bidders", ("bidder", "bids", "start_ms", "end_ms")
         ),
+        NexmarkCase("q12", "Nexmark: windows of the clock", ("bidder", "bids"), adds_up=True),
         NexmarkCase(
             "q13",
             "Nexmark: bids with a row of a table",

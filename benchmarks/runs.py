@@ -8,7 +8,7 @@ from random import Random
 import attrs
 
 from benchmarks import latency, reference
-from benchmarks.answers import Answer, rows_below
+from benchmarks.answers import Answer, rows_below, rows_of
 from benchmarks.cases import LATENCY, THROUGHPUT
 from benchmarks.environments import UnavailableError, interpreter
 from benchmarks.harness import Runs
@@ -163,7 +163,7 @@ class Bench:
             return nexmark_figures(task, first_time_ms=report["first_time_ms"])
         case, data = THROUGHPUT[plan.case], self._options.cache / "data"
         try:
-            answer = Answer.of(case, rows_below(task.rows))
+            answer = Answer.of(case, rows_of(case, task.rows))
         except ValueError as error:
             return {"check": f"WRONG: {error}"}
         right = reference.answers(case, plan.size, kept_in=data)

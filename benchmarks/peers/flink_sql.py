@@ -15,6 +15,7 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 
 from benchmarks.cases import PERIOD_MS, WINDOW_MS
 from benchmarks.nexmark import CASES as NEXMARK
+from benchmarks.nexmark import NexmarkCase
 from benchmarks.peers import nexmark_sql
 from benchmarks.task import Task
 
@@ -48,7 +49,7 @@ EVENTS = f"""
         user_id BIGINT, event_time BIGINT, `value` BIGINT, ts AS TO_TIMESTAMP_LTZ(event_time, 3),
         WATERMARK FOR ts AS ts - INTERVAL '{WATERMARK_BOUND_MINUTES}' MINUTE
     ) WITH ('connector' = 'filesystem', 'path' = 'file://{{two}}', 'format' = 'json')"""
-ANSWERS = """CREATE TABLE answers ({columns})
+ANSWERS = """CREATE TABLE answers ({columns}) {partitioned}
     WITH ('connector' = 'filesystem', 'path' = 'file://{rows}', 'format' = 'csv',
         'csv.disable-quote-character' = 'true')"""
 
@@ -66,9 +67,19 @@ def nexmark(tables: Any, task: Task) -> None:
         tables.execute_sql(nexmark_sql.FLINK_NUMBERS)
         table = nexmark_sql.SIDE_INPUT.format(numbers="numbers")
         tables.execute_sql(f"CREATE VIEW side_input AS {table}")
-    columns = ", ".join(f"`{c}` {'STRING' if c in case.text else 'BIGINT'}" for c in case.columns)
-    tables.execute_sql(ANSWERS.format(columns=columns, rows=task.rows))
+    tables.execute_sql(answers(case, task))
     tables.execute_sql(f"INSERT INTO answers {nexmark_sql.FLINK[case.name]}").wait()
+
+
+def answers(case: NexmarkCase, task: Task) -> str:
+    """The statement for the table of the answer, which in q10 is files in folders."""
+    names, partitioned = case.columns, ""
+    if case.is_in_folders:
+        names = (*case.columns[1:], *nexmark_sql.FOLDERS)
+        partitioned = f"PARTITIONED BY ({', '.join(nexmark_sql.FOLDERS)})"
+    texts = {*case.text, *nexmark_sql.FOLDERS}
+    columns = ", ".join(f"`{name}` {'STRING' if name in texts else 'BIGINT'}" for name in names)
+    return ANSWERS.format(columns=columns, partitioned=partitioned, rows=task.rows)
 
 
 def environment(task: Task) -> Any:
@@ -100,7 +111,7 @@ def main() -> None:
     types = ", ".join(f"`{name}` BIGINT" for name in columns)
     with task.measured():
         tables.execute_sql(EVENTS.format(two=task.two))
-        tables.execute_sql(ANSWERS.format(columns=types, rows=task.rows))
+        tables.execute_sql(ANSWERS.format(columns=types, partitioned="", rows=task.rows))
         tables.execute_sql(f"INSERT INTO answers {QUERIES[task.case]}").wait()
 
 

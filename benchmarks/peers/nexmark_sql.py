@@ -42,6 +42,9 @@ _STATISTICS = ", ".join(
 _DAY = "DATE_FORMAT(ts, 'yyyy-MM-dd')"
 _OPEN = "A.id = B.auction AND B.date_time_ms BETWEEN A.date_time_ms AND A.expires_ms"
 
+#: The columns of q10 that are names of folders.
+FOLDERS = ("dt", "hm")
+
 COMMON: Mapping[str, str] = {
     "q0": "SELECT auction, bidder, price, date_time_ms, extra FROM bid",
     "q1": "SELECT auction, bidder, 908 * price, date_time_ms, extra FROM bid",
@@ -61,6 +64,8 @@ COMMON: Mapping[str, str] = {
     "SELECT A.id, A.item_name, A.description, A.initial_bid, A.reserve, A.date_time_ms AS opened_ms, A.expires_ms, "
     "A.seller, A.category, A.extra AS auction_extra, B.auction, B.bidder, B.price, B.channel, B.url, "
     f"B.date_time_ms, B.extra FROM auction A JOIN bid B ON {_OPEN})) WHERE rank_number <= 1",
+    "q10": "SELECT auction, bidder, price, date_time_ms, extra, DATE_FORMAT(ts, 'yyyy-MM-dd') AS dt, "
+    "DATE_FORMAT(ts, 'HH-mm') AS hm FROM bid",
     "q13": "SELECT B.auction, B.bidder, B.price, B.date_time_ms, S.`value` FROM bid AS B JOIN side_input AS S "
     "ON MOD(B.auction, 10000) = S.`key`",
     "q14": "SELECT auction, bidder, 908 * price, CASE WHEN hour_of_day BETWEEN 8 AND 18 THEN 'dayTime' "
@@ -103,6 +108,8 @@ FLINK: Mapping[str, str] = {name: query.format(div="/") for name, query in COMMO
     "ON P.id = A.seller AND P.window_start = A.window_start AND P.window_end = A.window_end",
     "q11": "SELECT bidder, COUNT(*), MIN(date_time_ms), MAX(date_time_ms) + 10000 FROM TABLE(SESSION(TABLE bid "
     "PARTITION BY bidder, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY bidder, window_start, window_end",
+    "q12": "SELECT bidder, COUNT(*) FROM (SELECT bidder, UNIX_TIMESTAMP() / 10 AS ten_s FROM bid) "
+    "GROUP BY bidder, ten_s",
     "q21": "SELECT auction, bidder, price, channel, channel_id FROM (SELECT *, CASE LOWER(channel) WHEN 'apple' THEN "
     "'0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3' ELSE "
     "REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2) END AS channel_id FROM bid) WHERE channel_id IS NOT NULL",
@@ -123,6 +130,7 @@ SPARK: Mapping[str, str] = {name: query.format(div="div") for name, query in COM
     "ON P.id = A.seller AND P.w = A.w",
     "q11": "SELECT bidder, COUNT(*), unix_millis(session_window.start), unix_millis(session_window.end) FROM bid "
     "GROUP BY bidder, session_window(ts, '10 seconds')",
+    "q12": "SELECT bidder, COUNT(*) FROM bid GROUP BY bidder, window(current_timestamp(), '10 seconds')",
     "q21": "SELECT auction, bidder, price, channel, channel_id FROM (SELECT *, CASE LOWER(channel) WHEN 'apple' THEN "
     "'0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3' ELSE "
     "NULLIF(REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2), '') END AS channel_id FROM bid) "

@@ -10,6 +10,7 @@ import dataflow as df
 from benchmarks.cases import THROUGHPUT
 from benchmarks.nexmark import CASES as NEXMARK
 from benchmarks.nexmark import LATENCY as NEXMARK_LATENCY
+from benchmarks.nexmark import NexmarkCase
 from benchmarks.peers import ours_lag, ours_latency, ours_nexmark, ours_nexmark_latency
 from benchmarks.peers.ours_export import export
 from benchmarks.peers.ours_pipelines import TABLE, build
@@ -32,7 +33,10 @@ def throughput(task: Task, build: Build, selected: Mapping[str, str]) -> None:
         pipeline = df.Pipeline(runner)
         build(pipeline, task)
         pipeline.run().wait_until_finish()
-    columns = ", ".join(selected.get(name, name) for name in THROUGHPUT[task.case].columns)
+    case = THROUGHPUT[task.case]
+    if isinstance(case, NexmarkCase) and case.is_in_folders:
+        return
+    columns = ", ".join(selected.get(name, name) for name in case.columns)
     export(task, f"SELECT {columns} FROM {TABLE}")
 
 
