@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
 import attrs
+import msgspec
 
 from dataflow.table import ColumnType, TableSpec
 from dataflow.type_vars import InT_contra
@@ -23,8 +24,7 @@ LANE, SIGN = "dataflow_lane", "dataflow_sign"
 VALUE = "value"
 
 
-@attrs.frozen
-class SinkChange:
+class SinkChange(msgspec.Struct, frozen=True):
     """An element that is emitted or retracted.
 
     Attributes:

@@ -282,7 +282,7 @@ def q10(events: Any, path: Path) -> Any:
 
     def filed(bid: Bid) -> tuple[str, str]:
         at = datetime.fromtimestamp(bid.date_time_ms / 1_000, UTC)
-        return f"dt={at:%Y-%m-%d}/hm={at:%H-%M}", ",".join(map(str, priced(bid)))
+        return at.strftime("dt=%Y-%m-%d/hm=%H-%M"), ",".join(map(str, priced(bid)))
 
     def name(*of_file: Any) -> str:
         *_, shard, _, _, folder = of_file

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -445,13 +445,22 @@ def csv_line(columns: Sequence[str], element: Any) -> bytes:
     Raises:
         InputError: it has not all columns, or a value has no text that says what it is.
     """
-    values = mapping_of(columns, element)
-    if missing := [each for each in columns if each not in values]:
-        raise InputError(
-            f"an element has no {', '.join(map(repr, missing))}", detail=f"the element: {element!r}"
-        )
+    fields = getattr(element, "_fields", ()) if isinstance(element, tuple) else ()
+    places = _places(tuple(columns), fields)
+    if places:
+        fields = [element[each] for each in places]
+    else:
+        values = mapping_of(columns, element)
+        if missing := [each for each in columns if each not in values]:
+            raise InputError(
+                f"an element has no {', '.join(map(repr, missing))}",
+                detail=f"the element: {element!r}",
+            )
+        fields = [values[each] for each in columns]
+    if not _PLAIN.issuperset(map(type, fields)):
+        fields = list(map(_csv_text, fields))
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([_csv_text(values[each]) for each in columns])
+    csv.writer(out, lineterminator="").writerow(fields)
     return out.getvalue().encode()
 
 
@@ -463,6 +472,16 @@ def signed_csv(line: bytes, sign: int) -> bytes:
         sign: +1 or -1.
     """
     return b"%s,%d" % (line, sign)
+
+
+@lru_cache(maxsize=1_024)
+def _places(columns: tuple[str, ...], fields: tuple[str, ...]) -> tuple[int, ...]:
+    """Where a named tuple with these fields has the columns; empty: not all are there."""
+    return tuple(map(fields.index, columns)) if set(columns) <= set(fields) else ()
+
+
+#: Types whose text is what the csv module writes of them.
+_PLAIN = frozenset({str, int, float, type(None)})
 
 
 def _csv_text(value: Any) -> str:

@@ -170,7 +170,10 @@ class WriteToFiles(PTransform[PCollection[Any], None]):
                 f"{pcoll.pipeline.here()} names files by windows, but its input is in the global window",
                 hint="apply a df.WindowInto before, or name files by a function of the element",
             )
-        rows = pcoll | "name" >> Map(_Named(self.file_format, naming))
+        named: Callable[..., dict[str, Any]] = _Named(self.file_format, naming)
+        if isinstance(naming, str) and "{" in naming:
+            named = _NamedByWindow(self.file_format, naming)
+        rows = pcoll | "name" >> Map(named)
         sink = FileSink(
             path=self._path,
             file_format=self.file_format,
@@ -188,12 +191,21 @@ class _Named:
     file_format: FileFormat
     naming: Naming
 
-    def __call__(self, element: Any, window: Window = DoFn.WindowParam) -> dict[str, Any]:
-        if isinstance(self.naming, str):
-            name = _windowed_name(self.naming, window) if "{" in self.naming else self.naming
-        else:
-            name = _checked(self.naming(element))
+    def __call__(self, element: Any) -> dict[str, Any]:
+        naming = self.naming
+        name = naming if isinstance(naming, str) else _name_of_element(naming(element))
         return {**self.file_format.row_of(element), NAME: name}
+
+
+@attrs.frozen
+class _NamedByWindow:
+    """From an element and its window to its row, as `_Named`."""
+
+    file_format: FileFormat
+    template: str
+
+    def __call__(self, element: Any, window: Window = DoFn.WindowParam) -> dict[str, Any]:
+        return {**self.file_format.row_of(element), NAME: _windowed_name(self.template, window)}
 
 
 @lru_cache(maxsize=1_024)
@@ -201,15 +213,26 @@ def _windowed_name(template: str, window: Window) -> str:
     return _checked(template.format(window_start=window.start, window_end=window.end))
 
 
-def _checked(name: str) -> str:
-    parts = name.split("/") if isinstance(name, str) else [""]
-    if any(not part or part.startswith(_HIDDEN) for part in parts):
-        raise InputError(
-            f"a file cannot have a name that begins with {name!r}",
-            hint="a name has parts that are divided by /; none is empty, or begins with a dot or an underscore, "
-            "which are for files that are hidden",
-        )
-    return name
+def _name_of_element(name: Any) -> str:
+    return _known_name(name) if isinstance(name, str) else _checked(name)
+
+
+@lru_cache(maxsize=1_024)
+def _known_name(name: str) -> str:
+    # Elements that follow each other have few names.
+    return _checked(name)
+
+
+def _checked(name: Any) -> str:
+    if isinstance(name, str) and not any(
+        not part or part.startswith(_HIDDEN) for part in name.split("/")
+    ):
+        return name
+    raise InputError(
+        f"a file cannot have a name that begins with {name!r}",
+        hint="a name has parts that are divided by /; none is empty, or begins with a dot or an underscore, "
+        "which are for files that are hidden",
+    )
 
 
 def _fields(template: str) -> list[str]:

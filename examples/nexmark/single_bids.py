@@ -75,7 +75,7 @@ def q10(events: Events, answers: Answers = FINAL) -> df.PCollection[FiledBid]:
 def filed(bid: Bid) -> FiledBid:
     """A bid with the folder of its minute."""
     at = datetime.fromtimestamp(bid.date_time_ms / 1_000, UTC)
-    return FiledBid(f"dt={at:%Y-%m-%d}/hm={at:%H-%M}", *with_price(bid, bid.price))
+    return FiledBid(at.strftime("dt=%Y-%m-%d/hm=%H-%M"), *with_price(bid, bid.price))
 
 
 def write_files(path: str | Path) -> df.WriteToCsv:

@@ -185,5 +185,4 @@ class OutboxStore(Protocol):
 
 def values_of(row: Row) -> tuple[int, tuple[Any, ...]]:
     """The sign of a row of a batch, and its columns."""
-    sign, *values = row
-    return sign, tuple(values)
+    return row[0], tuple(row[1:])
