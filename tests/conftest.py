@@ -22,7 +22,7 @@ pytest_plugins = [
     "tests.fix_spark",
 ]
 
-for name, examples in (("dev", 10), ("ci", 20), ("nightly", 10_000)):
+for name, examples in (("dev", 5), ("ci", 20), ("nightly", 10_000)):
     # To explain a failure takes longer than a test may: in CI the failure itself is what has to be printed.
     phases = [phase for phase in Phase if name != "ci" or phase is not Phase.explain]
     settings.register_profile(
@@ -49,9 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def found_by() -> FoundBy[Any]:
+def found_by(pytestconfig: pytest.Config) -> FoundBy[Any]:
     """What each of the rules about Python files finds."""
-    return look_at_all()
+    return look_at_all(pytestconfig.cache.mkdir("rules"))
 
 
 @pytest.fixture

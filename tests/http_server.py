@@ -82,7 +82,7 @@ def http_target(fate: Fate = lambda _: 200) -> Iterator[Target]:
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     target.url = f"http://127.0.0.1:{server.server_address[1]}/in"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield target

@@ -106,7 +106,7 @@ def receiving() -> Iterator[Receiver]:
             """Nothing: pytest's output is for tests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         receiver.address = f"http://127.0.0.1:{server.server_address[1]}"
         try:

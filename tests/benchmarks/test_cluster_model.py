@@ -48,6 +48,7 @@ def test_a_core_too_few_makes_the_last_one_wait(cores: int, work_us: int) -> Non
     assert processors.done_us(1_000.0, float(work_us)) == 2_000.0 + work_us
 
 
+@pytest.mark.slow
 def test_every_record_comes_through_and_takes_at_least_its_way() -> None:
     outcome = Cluster(SMALL, COSTS).run()
 

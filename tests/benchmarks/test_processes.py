@@ -100,6 +100,7 @@ def _is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_command_that_is_terminated_ends_what_it_has_started(tmp_path: Path) -> None:
     sleeping = (
         "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(98)"

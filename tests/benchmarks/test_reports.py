@@ -84,6 +84,7 @@ def test_what_is_red_has_met_nothing(docs: Path, monkeypatch: pytest.MonkeyPatch
     assert outcomes(docs) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [0, 3])
 def test_processor_time_is_that_of_the_command(status: int) -> None:
     program = f"import time\nwhile time.process_time() < 0.2: pass\nraise SystemExit({status})"

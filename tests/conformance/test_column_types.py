@@ -189,6 +189,7 @@ def test_rows_that_go_by_copy_are_read_as_they_were_written(
     assert spelled(found[-1]) == read[-1]
 
 
+@pytest.mark.slow
 @given(rows=ROWS, later=ROWS)
 @_ON_ONE_STORE
 def test_rows_that_are_replaced_and_retracted(

@@ -42,6 +42,7 @@ def test_a_program_that_counts_something_else_is_found() -> None:
         check_runner(DirectRunner, [*PROGRAMS[1:3], wrong])
 
 
+@pytest.mark.slow
 def test_the_names_of_programs_are_their_own() -> None:
     """They are labels."""
     assert len(PROGRAMS) == len({each.name for each in PROGRAMS})

@@ -9,6 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import dataflow as df
 from examples.ab_test import pipeline as ab_test
 from examples.ab_test.events import write_events
@@ -46,6 +48,7 @@ def same(found: Sequence[Mapping[str, Any]], expected: Sequence[Any]) -> None:
     assert Counter(map(plain, found)) == Counter(map(plain, expected))
 
 
+@pytest.mark.slow
 def test_examples_leave_the_tables_of_a_plain_loop(make_runner: MakeRunner, tmp_path: Path) -> None:
     """All of them in one pipeline, and so in one job."""
     events, rides = write_events(tmp_path / "events.csv", seed=3), tmp_path / "rides"

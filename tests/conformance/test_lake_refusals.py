@@ -98,7 +98,7 @@ class _Forbidding(BaseHTTPRequestHandler):
 def forbidding() -> Iterator[str]:
     """The address of a service that refuses."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Forbidding) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

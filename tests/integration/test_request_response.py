@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Server]:
     with Server() as found:
-        thread = threading.Thread(target=found.serve_forever)
+        thread = threading.Thread(target=found.serve_forever, args=(0.01,))
         thread.start()
         yield found
         found.over.set()

@@ -34,6 +34,7 @@ def test_messages_arrive_in_order() -> None:
         right.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stranger", ["no key", "another key", "only the public key"])
 def test_a_stranger_gets_no_byte_through(stranger: str) -> None:
     """Payloads are pickles, so whoever does not hold the job's secret key must not reach them."""

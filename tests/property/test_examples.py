@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def check(build: Build, stream: TestStream, expected: Sequence[Any], key_of: Any
 CLICKS = st.tuples(PEOPLE, st.sampled_from(["home", "lamps"]))
 
 
+@pytest.mark.slow
 @given(crowded(CLICKS, timedelta(minutes=10)))
 def test_visits_and_their_dashboard(stream: TestStream) -> None:
     visits = models.visits(happened(stream))
@@ -124,6 +126,7 @@ def rounded(p_value: float | None) -> float | None:
     return None if p_value is None else round(p_value, 9)
 
 
+@pytest.mark.slow
 @given(crowded(EVENTS, timedelta(hours=4), first=timedelta(hours=60)))
 def test_results_of_experiments(stream: TestStream) -> None:
     expected = [(*found[:-1], rounded(found[-1])) for found in models.results(happened(stream))]
@@ -161,6 +164,7 @@ RIDES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(crowded(RIDES, timedelta(minutes=25), first=timedelta(hours=20)))
 def test_stations_and_trips(stream: TestStream) -> None:
     rides = [{**ride, "began": at.isoformat()} for at, ride in happened(stream)]

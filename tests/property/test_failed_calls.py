@@ -4,6 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +92,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=by_profile(dev=4, ci=8, nightly=10_000))
 @given(EVENTS)
 def test_a_call_that_fails_leaves_nothing_behind(events: list[tuple[str, Any]]) -> None:
@@ -107,6 +109,7 @@ def check_failed_calls(events: list[tuple[str, Any]]) -> None:
     assert {TRIES} >= {letter.tries for letter in engine.dead}
 
 
+@pytest.mark.slow
 @settings(max_examples=by_profile(dev=4, ci=8, nightly=10_000))
 @given(EVENTS)
 def test_a_handled_call_that_fails_is_an_output_and_leaves_nothing_else_behind(

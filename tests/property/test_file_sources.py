@@ -151,6 +151,7 @@ CSV_TEXT = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @settings(same_file, max_examples=200)
 @given(text=CSV_TEXT, pieces=st.integers(1, 9), most=st.integers(1, 5))
 def test_rows_are_those_of_the_standard_library_and_no_byte_is_passed_over_in_silence(
@@ -197,6 +198,7 @@ def check_any_text(path: Path, text: str, pieces: int, most: int) -> None:
         assert good[1:] == values
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(text=st.text(st.sampled_from('a,"\n\r'), max_size=30), cuts=st.sets(st.integers(0, 30)))
 def test_quotes_are_followed_in_pieces_of_any_size(text: str, cuts: set[int]) -> None:

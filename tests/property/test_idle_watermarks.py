@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -91,6 +92,7 @@ def test_it_is_behind_by_an_eighth_of_the_idle_time_at_most(polls: list[tuple[in
         assert is_step == (behind_us == 0)
 
 
+@pytest.mark.slow
 def test_an_idle_split_makes_few_steps() -> None:
     """Polled each millisecond for ten seconds: fifty steps a second, and some more at first."""
     polls = 10_000

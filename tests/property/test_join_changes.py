@@ -51,6 +51,7 @@ def what_is_there(bundles: Sequence[Sequence[Step]], side: str) -> list[Any]:
     return list(counts.elements())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_retracted", [False, True])
 @EFFORT
 @given(data=st.data(), join_type=JOIN_TYPES)
@@ -83,6 +84,7 @@ def test_changes_are_the_difference(
         before = after
 
 
+@pytest.mark.slow
 @EFFORT
 @given(
     bundles=steps(),

@@ -443,6 +443,7 @@ def check_all() -> None:
         check(events, 0, is_remembered=is_remembered)
 
 
+@pytest.mark.slow
 def test_the_scripts_of_the_breakages_hold() -> None:
     check_all()
 
@@ -477,6 +478,7 @@ def test_an_element_that_is_kept_costs_a_page_or_so(*, is_retracted: bool) -> No
         assert max(back) < 8 * PAGE_BYTES
 
 
+@pytest.mark.slow
 def test_a_former_view_is_there_once_and_as_long_as_an_element_needs_it() -> None:
     shards = Shards.seeing(PAGE_BYTES)
     first = WINDOWS[0]

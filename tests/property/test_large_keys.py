@@ -248,6 +248,7 @@ def test_what_only_memory_can_keep_is_kept(kind: str) -> None:
     assert by_window(run, Touching()) == by_window(Run(chunks, kind, Touching()), Touching())
 
 
+@pytest.mark.slow
 def test_a_large_key_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of all records on one key, and the rest on many: it does not go through one bucket after the other."""
     written: dict[Any, int] = defaultdict(int)

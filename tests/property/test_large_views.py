@@ -384,6 +384,7 @@ def filled(form: str, ask: Callable[..., Any], bytes_max: int, **how: Any) -> En
     return engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dict", pytest.param("multi-map", marks=pytest.mark.slow)])
 def test_a_key_that_is_looked_up_costs_a_page(form: str) -> None:
     """And as many keys as there are need no more memory than the cache has."""
@@ -444,6 +445,7 @@ def test_a_view_that_was_stored_otherwise_is_a_sequence_too() -> None:
         assert count == 100
 
 
+@pytest.mark.slow
 def test_pages_that_are_used_again_take_the_place_of_others() -> None:
     """Also where those were written, and never read."""
     engine = Engine.of("dict", PAGE_BYTES, lambda x, view: view[x], bytes_max=10 * PAGE_BYTES)
@@ -456,6 +458,7 @@ def test_pages_that_are_used_again_take_the_place_of_others() -> None:
     assert engine.reads <= 5 * SHARDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", ["dict", pytest.param("multi-map", marks=pytest.mark.slow), "iterable", "sequence"]
 )
@@ -475,6 +478,7 @@ def scanned_once(patch: Patch) -> None:
     patch.setattr(CellCache, "_let_pass", lambda cache, _: let_pass(cache, Passing.LOOKUP))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", [None, pytest.param(scanned_once, marks=pytest.mark.slow)])
 def test_what_is_scanned_again_is_read_as_far_as_it_is_not_in_memory(
     mutation: Callable[[Patch], None] | None, monkeypatch: Patch
@@ -527,6 +531,7 @@ def test_a_small_view_is_a_dict_and_has_no_pages() -> None:
     assert engine.pages() == set()
 
 
+@pytest.mark.slow
 def test_a_large_view_is_a_mapping_from_the_first_element_on() -> None:
     engine = Engine.of("dict", PAGE_BYTES, lambda _, view: type(view), bytes_max=0)
     engine.add(WINDOWS[0], (0, PAIRS_MANY), (None, "x"))
@@ -563,6 +568,7 @@ def test_a_view_that_is_emitted_is_what_the_small_one_would_be(form: str) -> Non
     assert len(made) == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_page_that_cannot_be_read_is_no_failure_of_the_element(*, is_async: bool) -> None:
     """User code that catches all exceptions does not see it, and nothing is a dead letter."""

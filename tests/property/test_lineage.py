@@ -397,6 +397,7 @@ def test_what_is_kept_and_emitted_later_is_explained() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passed", [group_also_by_window.PASSED_VALUES, 1])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_lineage_through_state_is_exactly_once_over_faults(

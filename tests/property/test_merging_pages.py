@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -118,7 +118,20 @@ def check(how: dict[str, Any], events: list[tuple[Any, ...]]) -> None:
         assert durable.committed == {}
 
 
+#: A merge that fails, of two sessions with state in pages, and one of them once its pages have left memory.
+FAILED_MERGE: list[tuple[Any, ...]] = [
+    (
+        "bundle",
+        [("a", Window(0, 2), (MANY, False), 0), ("a", Window(5, 7), (MANY, False), 5)],
+    ),
+    ("bundle", [("a", Window(1, 6), (MANY, True), 1)]),
+    ("evict", 1),
+    ("bundle", [("a", Window(5, 7), (MANY, False), 5)]),
+]
+
+
 @pytest.mark.parametrize("how", [{}, {"tries": 2}, {"handled": {}}])
+@example(events=FAILED_MERGE)
 @given(events=EVENTS)
 def test_state_in_pages_is_what_plain_state_is(
     how: dict[str, Any], events: list[tuple[Any, ...]]
@@ -156,6 +169,7 @@ class Sessions:
         return self.durable.nbytes[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OFTEN)
 def test_one_more_element_of_a_long_session_costs_about_a_page(name: str) -> None:
     """It grows by each: its pages are those of the session before."""
@@ -166,6 +180,7 @@ def test_one_more_element_of_a_long_session_costs_about_a_page(name: str) -> Non
         assert sessions.durable.reads <= {"bag": 0, "set": 1, "map": 1, "list": 2}[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OFTEN)
 def test_a_small_session_that_merges_into_a_large_one_costs_about_its_pages(name: str) -> None:
     """The large one stays where it is."""

@@ -364,6 +364,7 @@ ONE: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE)
 def test_a_write_into_large_state_costs_about_a_page(name: str) -> None:
     """A hundred thousand entries: bytes that are committed, and pages that are read."""
@@ -393,6 +394,7 @@ def test_a_write_into_large_state_costs_about_a_page(name: str) -> None:
     assert durable.committed == {}
 
 
+@pytest.mark.slow
 def test_what_shrinks_is_not_in_pages_any_more() -> None:
     durable = Durable.of(Called(), LARGE_PAGE)
     durable.engine.advance(0, 0)

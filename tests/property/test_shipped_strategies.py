@@ -47,6 +47,7 @@ def test_nothing_is_late_unless_asked_for(stream: TestStream) -> None:
         watermark_us = event.watermark_us
 
 
+@pytest.mark.slow
 def test_late_elements_can_be_asked_for() -> None:
     def has_late(stream: TestStream) -> bool:
         return any(

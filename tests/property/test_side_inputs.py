@@ -129,6 +129,7 @@ def _changes(main: Script, side: Script, trigger: Any, size: int, **more: Any) -
     return found
 
 
+@pytest.mark.slow
 @EFFORT
 @given(
     main=scripts("ab"),
@@ -158,6 +159,7 @@ def test_in_the_end_elements_are_there_with_the_last_views(
     )
 
 
+@pytest.mark.slow
 @EFFORT
 @given(main=scripts("ab"), side=scripts("xyz"), trigger=TRIGGERS, page_bytes=PAGES)
 @pytest.mark.parametrize("mode", MODE)

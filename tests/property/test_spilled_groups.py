@@ -191,6 +191,7 @@ def test_buckets_that_are_too_large_are_divided_again(kind: str) -> None:
     assert spills > 16
 
 
+@pytest.mark.slow
 def test_what_folds_into_little_stays_in_memory() -> None:
     chunks = [[(key % 10, 1, 0) for key in range(100)] for _ in range(500)]
     p = pipeline(chunks, "sum", df.FixedWindows(60), None)

@@ -234,6 +234,7 @@ def test_what_is_broken_is_found(mutation: Callable[[Patch], None], monkeypatch:
         check_all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dict", "iterable"])
 def test_in_memory_is_as_much_as_fits(form: str, monkeypatch: Patch) -> None:
     """Of a view of some 200 KB, in one shard, and of elements that wait."""

@@ -320,6 +320,7 @@ def most_written(form: str, firing: str, size: int) -> int:
     return engine.most_written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", VIEWS)
 @pytest.mark.parametrize("firing", ADDING)
 def test_a_step_writes_no_more_the_larger_a_view_is(
@@ -641,6 +642,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_scenes_of_the_breakages_are_right() -> None:
     check_scenes()
 

@@ -27,6 +27,7 @@ def reader_of(folder: Path, position: Any = None) -> SourceReader:
     return source.open(0, position, fence=1)
 
 
+@pytest.mark.slow
 @given(
     faults=st.sets(st.integers(0, 50), max_size=6), sizes=st.lists(st.integers(1, 7), min_size=1)
 )

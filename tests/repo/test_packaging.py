@@ -74,6 +74,7 @@ def _run(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_run_in_memory_needs_neither_spark_nor_the_store_nor_any_extra(tmp_path: Path) -> None:
     done = _run(IN_MEMORY, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[10, 35]\n", "")
@@ -119,6 +120,7 @@ def test_a_connector_without_its_library_names_the_extra(
         make()
 
 
+@pytest.mark.slow
 def test_pages_name_extras_that_exist() -> None:
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/*.py")]
     named = {

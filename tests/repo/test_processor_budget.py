@@ -57,6 +57,7 @@ def outcomes(folder: Path, only: str = "") -> dict[str, tuple[str, str]]:
     return found.found
 
 
+@pytest.mark.slow
 def test_what_computes_too_long_is_red(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In a process of its own too; what waits, has a mark, or whose fixture is dear, is not."""
     monkeypatch.setattr(processor_budget, "slowness", lambda: 1.0)
@@ -73,6 +74,7 @@ def test_what_computes_too_long_is_red(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert passed == ["waits", "is_marked"]
 
 
+@pytest.mark.slow
 def test_on_a_slow_machine_it_may_take_longer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "shown"), list(programs()))
 def test_programs_print_exactly_what_is_shown(
     program: str, shown: str, forking: subprocess.Popen[str], tmp_path: Path

@@ -194,6 +194,7 @@ def run(pipeline: str, seed: int, crash_rate: float) -> _Loaded:
     return loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
 @pytest.mark.parametrize(
     "pipeline",
@@ -264,6 +265,7 @@ def name_pages_like_their_cells(patch: Patch) -> None:
     patch.setattr(LeftState, "_key", lambda left, cell_id: key(left, cell_id[:2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", [forget_pages_in_the_file, name_pages_like_their_cells])
 def test_pages_that_are_left_wrongly_are_found(
     mutation: Callable[[Patch], None], monkeypatch: Patch

@@ -142,6 +142,7 @@ def rows_of(result: Any, table: str) -> Counter[str]:
     return Counter(repr(sorted(each.items())) for each in result.read_table(table))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DETERMINISTIC)
 def test_what_is_left_is_what_the_direct_runner_emits(name: str) -> None:
     build = DETERMINISTIC[name]
@@ -173,6 +174,7 @@ def hand_over(patch: pytest.MonkeyPatch, records: Callable[[int], int]) -> None:
     patch.setattr(_MemoryReader, "read", lambda reader, most: read(reader, records(most)))
 
 
+@pytest.mark.slow
 def test_batches_may_be_shorter_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what an attempt has written ends where no batch of the next one does."""
     hand_over(monkeypatch, lambda most: chance.randint(1, most))
@@ -288,6 +290,7 @@ def check_rolling(name: str, seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROLLING)
 def test_code_that_is_not_deterministic_is_refused_or_counts_each_record_once(name: str) -> None:
     ended = Counter(check_rolling(name, seed) for seed in range(SEEDS))
@@ -320,6 +323,7 @@ def refusals(build: Callable[[df.Pipeline, Random], None]) -> list[UnrepeatableE
     return texts
 
 
+@pytest.mark.slow
 def test_code_that_is_marked_is_never_run_again_behind_what_was_made_of_it() -> None:
     texts = [str(error) for error in refusals(rolling_in_batch)]
 
@@ -327,6 +331,7 @@ def test_code_that_is_marked_is_never_run_again_behind_what_was_made_of_it() -> 
     assert all("'salt'" in each and "fresh=True" in each for each in texts)
 
 
+@pytest.mark.slow
 def test_a_difference_names_the_transforms() -> None:
     texts = refusals(salted_keys)
 
@@ -428,6 +433,7 @@ def check_poisoned(name: str, seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POISONED)
 def test_each_record_is_in_a_row_or_in_a_dead_letter(name: str) -> None:
     ended = Counter(check_poisoned(name, seed) for seed in range(SEEDS))
@@ -509,6 +515,7 @@ MOODY: dict[str, Callable[[df.Pipeline, Random], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOODY)
 def test_code_that_fails_by_the_moment_is_refused_or_each_record_is_there_once(name: str) -> None:
     ended = Counter(check_poisoned(name, seed) for seed in range(SEEDS))

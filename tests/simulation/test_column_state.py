@@ -184,6 +184,7 @@ def check_windows_are_in_one_place(patch: Patch) -> None:
     patch.setattr(Deliveries, "take_in", checking)
 
 
+@pytest.mark.slow
 def test_no_window_is_in_two_places(monkeypatch: Patch) -> None:
     check_windows_are_in_one_place(monkeypatch)
 

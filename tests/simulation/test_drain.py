@@ -138,6 +138,7 @@ def test_what_was_read_is_in_a_pane_or_late_once(crash_rate: float, seed: int) -
         assert cluster.positions() == [len(script) for script in source._scripts]
 
 
+@pytest.mark.slow
 def test_moments_are_early_and_late() -> None:
     """Of these tests: they drain jobs before, while and after they have read their input."""
     unread = set()
@@ -235,6 +236,7 @@ def test_a_job_that_was_asked_to_drain_does_when_its_driver_has_died() -> None:
     assert cluster.store.read_requests("sim", 2)[0].answer == DRAINED
 
 
+@pytest.mark.slow
 def test_ranges_are_changed_on_request() -> None:
     """Each answer names what was done, and it was; what cannot be done is reported, too."""
     batches = [[(number, 10 * number)] for number in range(60)]

@@ -4,6 +4,8 @@ from collections import defaultdict
 from random import Random
 from typing import Any
 
+import pytest
+
 import dataflow as df
 from dataflow.source import SourceReader
 from runners.testing.scripted_source import ScriptedSource
@@ -37,6 +39,7 @@ class Sink(df.PTransform[Any, Any]):
         return pcoll | df.CombinePerKey(sum)
 
 
+@pytest.mark.slow
 def test_fences_grow_with_each_owner() -> None:
     moved = 0
     for seed in range(SEEDS):

@@ -76,6 +76,7 @@ def test_what_is_lost_is_reported_in_numbers() -> None:
     assert reported > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["stamped", "stateful", "late"])
 def test_a_backup_stays_as_it_was_while_the_job_goes_on(pipeline: str, monkeypatch: Patch) -> None:
     """It shares frozen values with the store and the checks, and nothing that they change."""

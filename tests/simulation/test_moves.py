@@ -115,6 +115,7 @@ def test_a_record_is_in_the_result_or_among_the_late(
     assert sum(map(len, batches)) == counted + late, f"seed={seed}"
 
 
+@pytest.mark.slow
 def test_a_worker_that_sends_nothing_loses_its_ranges() -> None:
     """The others end the job without it."""
     pipeline = df.Pipeline(DirectRunner())

@@ -15,6 +15,7 @@ SEEDS = by_profile(dev=5, ci=8, nightly=2_000)
 SEEDS_MAX = 400
 
 
+@pytest.mark.slow
 def test_readers_are_notified_whatever_dies() -> None:
     simulate("sums", seeds=range(SEEDS))
 

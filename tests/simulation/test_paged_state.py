@@ -169,6 +169,7 @@ def test_sessions_merge_with_their_pages_whoever_dies(
     check(batches, seed, 0.1, build_sessions)
 
 
+@pytest.mark.slow
 def test_pages_of_long_sessions_are_read_again(monkeypatch: Patch) -> None:
     read, need = set[Any](), CellCache.need_pages
 
@@ -361,6 +362,7 @@ SCRIPT = [[(7 * number % 97, 3 * number + 2 * each) for each in range(4)] for nu
 SEEDS_MAX = 60
 
 
+@pytest.mark.slow
 def test_state_of_every_kind_is_in_pages_and_read_again(monkeypatch: Patch) -> None:
     made, read = set[str](), list[PageId]()
     for kind in (PagedBag, PagedMap, PagedList):

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +92,7 @@ def build(p: df.Pipeline, source: df.Source, percentile: float) -> None:
     both | df.Flatten() | "panes" >> df.WriteToPostgres("panes", columns=COLUMNS)
 
 
+@pytest.mark.slow
 @costly()
 @given(
     batches=batches,
@@ -130,6 +132,7 @@ def test_panes_are_in_order_and_add_up(
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
 
+@pytest.mark.slow
 def test_it_is_ahead_of_the_watermark() -> None:
     """A source that promises little: its watermark stays ten minutes behind, that of the median does not."""
     pipeline = df.Pipeline(DirectRunner())

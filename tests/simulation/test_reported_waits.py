@@ -83,6 +83,7 @@ def waited(
     return cluster.noted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deaf", "waits"), [("first", {"read[0]"}), ("second", {"first in slot 0", "first in slot 1"})]
 )
@@ -103,6 +104,7 @@ def test_a_sender_that_waits_for_long_is_reported_and_when_it_goes_on(
             assert f"most of it by {deaf}[" in headline
 
 
+@pytest.mark.slow
 def test_short_waits_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is faster than who receives from it waits all the time, for moments."""
     assert waited(monkeypatch, "first", SHORT_MS) == []
@@ -122,6 +124,7 @@ class Race(df.Source):
         return script.open(script.splits(1)[0], position, fence=0)
 
 
+@pytest.mark.slow
 def test_a_split_that_is_too_far_ahead_for_long_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -157,6 +157,7 @@ VERSIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_version_changes_what_it_declares_and_nothing_beside_it(
     version: str, monkeypatch: Patch
@@ -247,6 +248,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_what_is_asked_of_a_job_keeps_its_promises(case: Case) -> None:
     simulate(case.build, seeds=SEEDS, **case.options)

@@ -107,10 +107,12 @@ def test_every_fault_strikes_and_a_worker_dies_at_every_point(
     assert struck == ALL_FAULTS
 
 
+@pytest.mark.slow
 def test_without_faults_nothing_strikes() -> None:
     assert not simulate("sums", seeds=5, faults=NO_FAULTS).faults
 
 
+@pytest.mark.slow
 def test_a_failing_seed_prints_its_story_and_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

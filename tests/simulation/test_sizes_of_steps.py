@@ -113,6 +113,7 @@ def looked_up(p: df.Pipeline) -> None:
     rows | df.WriteToPostgres("one_row", columns={"key": str, "text": str})
 
 
+@pytest.mark.slow
 def test_a_view_on_its_way_is_bounded_by_what_a_step_takes_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,6 +149,7 @@ def test_what_a_step_commits_is_bounded(is_windowed: bool) -> None:
     assert store.written.commits > 20
 
 
+@pytest.mark.slow
 def test_a_value_that_is_too_large_is_refused_by_name() -> None:
     """Before anything is committed; the job stops, and the error names the key."""
 
@@ -206,6 +208,7 @@ def test_what_is_kept_as_columns_goes_in_pieces(monkeypatch: pytest.MonkeyPatch)
     assert simulate("typed", seeds=SEEDS).seeds == SEEDS
 
 
+@pytest.mark.slow
 def test_large_cells_are_compacted_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that brings cells up to date has no more of them than it should have."""
     monkeypatch.setattr(journal, "JOURNAL_BYTES_MAX", 1)

@@ -123,6 +123,7 @@ def _of(span: Recorded, *names: str) -> tuple[Any, ...]:
     return tuple(span.attributes[f"dataflow.{name}"] for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_span_has_its_place_and_commits_and_deliveries_are_there_once(seed: int) -> None:
     spans = traced(seed, ratio=1.0)
@@ -136,6 +137,7 @@ def test_every_span_has_its_place_and_commits_and_deliveries_are_there_once(seed
     assert {"read", "process", "commit", "deliver", "fire"} <= kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_is_not_sampled_where_it_begins_is_not_traced_anywhere(seed: int) -> None:
     spans = traced(seed, ratio=0.3)
@@ -144,6 +146,7 @@ def test_what_is_not_sampled_where_it_begins_is_not_traced_anywhere(seed: int) -
     assert not traced(seed, ratio=0.0)
 
 
+@pytest.mark.slow
 def test_where_nothing_fails_each_production_is_delivered_at_the_first_attempt() -> None:
     """Also what a worker sends to itself, which it may have taken in before the commit."""
     for seed in range(6):

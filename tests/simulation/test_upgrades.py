@@ -124,6 +124,7 @@ def write_the_old_number(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(framing, "_encode", lambda fields: encode((FORMAT.number, *fields[1:])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [forget_what_was_in_the_journal, write_the_old_number])
 def test_a_broken_upgrade_is_found(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

@@ -126,6 +126,7 @@ def test_rows_equal_the_direct_runner(
     assert (0, 0, 0) == tuple(statistics[each] for each in ("cells", "timers", "checkpoints"))
 
 
+@pytest.mark.slow
 @costly()
 @given(
     batches=batches,

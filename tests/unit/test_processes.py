@@ -35,11 +35,13 @@ def family(request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [[DAEMON], ["pyspark.daemon", "pyspark.worker"]], indirect=True)
 def test_what_a_daemon_has_forked_is_a_worker(family: psutil.Process) -> None:
     assert spark_workers(psutil.Process()) == family.children()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", [["--conf", f"spark.python.daemon.module={DAEMON}"]], indirect=True
 )

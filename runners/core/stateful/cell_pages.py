@@ -103,8 +103,8 @@ class _Kept:
 
     def __init__(self, touched: Mapping[CellId, None]) -> None:
         self.touched = dict(touched)
-        #: Their bytes, and how many they had when they were measured.
-        self.pages: dict[PageId, tuple[bytes, int]] = {}
+        #: Their bytes, how many they had when they were measured, and whether they had changed since.
+        self.pages: dict[PageId, tuple[bytes, int, bool]] = {}
         #: Those that have been made since.
         self.made: dict[PageId, None] = {}
 
@@ -215,10 +215,13 @@ class CellPages(Pages):
     def measure(self, state: Any) -> list[tuple[int, int, int]]:
         """The bytes of pages that have changed."""
         found = []
-        for number in self._unmeasured.pop(state, ()):
-            page: Page = self._cells[self._id(state, number)]
+        for number in self._unmeasured.get(state, ()):
+            page_id = self._id(state, number)
+            page: Page = self._cells[page_id]
+            self._keep(page_id, page)
             before, page.measured = page.measured, len(page.pack())
             found.append((number, before, page.measured))
+        self._unmeasured.pop(state, None)
         return found
 
     def undo(self) -> Callable[[], None]:
@@ -233,18 +236,23 @@ class CellPages(Pages):
                 self._cells.pop(page_id, None)
                 self._unmeasured.get(page_id.state, {}).pop(page_id.number, None)
             kept.made.clear()
-            for page_id, (packed, measured) in kept.pages.items():
+            for page_id, (packed, measured, is_unmeasured) in kept.pages.items():
                 page = self._cells[page_id] = Page(packed=packed)
                 page.measured = measured
+                # It may have been let go meanwhile, as it was changed.
                 self._note(page_id)
+                if not is_unmeasured:
+                    # Nobody measures the state of a window that has not changed, so it would stay so for good.
+                    del self._unmeasured[page_id.state][page_id.number]
             kept.pages.clear()
 
         return undo
 
     def _keep(self, page_id: PageId, page: Page) -> None:
+        is_unmeasured = page_id.number in self._unmeasured.get(page_id.state, ())
         for kept in self._kept:
             if page_id not in kept.pages and page_id not in kept.made:
-                kept.pages[page_id] = page.pack(), page.measured
+                kept.pages[page_id] = page.pack(), page.measured, is_unmeasured
 
     def _note(self, page_id: PageId) -> None:
         self._touched[page_id] = None

@@ -154,6 +154,7 @@ def test_the_state_of_a_trigger_needs_no_pipeline() -> None:
     assert evidence_plans == [(2, True), (3, True)]
 
 
+@pytest.mark.slow
 @given(trigger=any_trigger())
 @settings(max_examples=200)
 def test_a_trigger_is_made_of_its_description(trigger: df.Trigger) -> None:

@@ -431,6 +431,7 @@ p | df.Create([1]) | df.Map(print)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "is_warned"),
     [

@@ -33,6 +33,7 @@ def run(how: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_it_is_one_line_and_the_program_ends_as_ever() -> None:
     done = run("interrupted")
     assert (130, "interrupted: all of it stays\n") == (done.returncode, done.stderr)

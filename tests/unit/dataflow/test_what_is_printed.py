@@ -75,6 +75,7 @@ with df.Pipeline() as p:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "shown"),
     [

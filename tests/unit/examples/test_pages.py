@@ -40,6 +40,7 @@ def test_a_page_shows_what_the_program_prints(
     assert re.fullmatch(pattern(shown(name)), printed), printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_MEMORY)
 def test_a_picture_is_what_is_drawn(name: str, tmp_path: Path) -> None:
     draw, place = IN_MEMORY[name]

@@ -121,6 +121,7 @@ def test_an_error_of_a_command_is_a_line_too(
     assert "no.such.module" in found["message"]
 
 
+@pytest.mark.slow
 def test_another_format_is_refused() -> None:
     with pytest.raises(PipelineError, match="give text or json"):
         checked_format("xml")

@@ -51,6 +51,7 @@ def asked(address: str, **headers: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 def test_it_answers_whoever_has_the_token_also_without_a_store(tmp_path: Path) -> None:
     """It is a program of its own; the token of a file is not printed."""
     token = tmp_path / "token"

@@ -162,6 +162,7 @@ def test_what_cannot_be_sent_is_on_the_workers_stderr(
     assert lines == ["not sent", "tried"]
 
 
+@pytest.mark.slow
 def test_records_go_through_a_socket_that_only_a_worker_can_send_to(
     root: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
 def registry() -> Iterator[Registry]:
     with Registry(("127.0.0.1", 0), _Handler) as server:
         server.asked = []
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
         server.shutdown()

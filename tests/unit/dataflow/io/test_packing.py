@@ -28,6 +28,7 @@ def zstd(data: bytes) -> bytes:
 PACKERS = [("gzip", ".gz", gzip.compress), ("zstd", ".zst", zstd)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "end", "pack"), PACKERS)
 def test_files_are_unpacked_by_their_names_or_by_the_argument(
     tmp_path: Path, codec: str, end: str, pack: Any

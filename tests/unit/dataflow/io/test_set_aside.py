@@ -117,6 +117,7 @@ def test_without_dead_letters_the_error_has_the_place_and_what_to_do(
     assert "df.Pipeline(..., tries_per_record=1)" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_quote_that_is_never_closed_takes_no_memory_and_names_its_beginning(
     tmp_path: Path,
 ) -> None:

@@ -94,6 +94,7 @@ def test_everything_arrives_once_and_in_order(bundles: list[list[int]]) -> None:
     assert set(in_parts.rows) == set(whole.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tries", "bundle", "is_taken"),
     [(None, [100_000], True), (1, [100_000], False), (None, [50_000, 50_000], False)],

@@ -175,6 +175,7 @@ def test_it_is_a_time_that_there_is() -> None:
             assert MIN_TIMESTAMP_US <= quantile_us(each, watching) <= MAX_TIMESTAMP_US
 
 
+@pytest.mark.slow
 def test_the_past_fades_and_is_not_forgotten_at_once() -> None:
     """While a stream goes on it weighs about as much, and what never comes again leaves nothing behind."""
     watching, once = ProgressSketch(), 7 * 3_600 * SECOND

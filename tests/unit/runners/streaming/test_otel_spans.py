@@ -103,6 +103,7 @@ def news_of(spans: OtelSpans) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_dead_collector_holds_nobody_up_and_is_reported_once_until_it_lives(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_dead_collector_holds_nobody_up_and_is_reported_once_until_it_lives(
     assert all("secret" not in text for text in logged)
 
 
+@pytest.mark.slow
 def test_it_is_reported_when_a_collector_takes_spans_again() -> None:
     with receiving() as receiver:
         receiver.status = 400

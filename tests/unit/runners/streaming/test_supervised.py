@@ -123,6 +123,7 @@ def test_only_user_code_is_timed(clock: SharedClock) -> None:
     run_supervised(work, 200)
 
 
+@pytest.mark.slow
 def test_each_step_has_its_own_time(clock: SharedClock) -> None:
     def work(watch: PageWatch) -> None:
         for _ in range(5):

@@ -131,6 +131,7 @@ def lasts_ms(step_ms: int, workers: int, at_most_ms: int) -> int:
     return clock.monotonic_ms() - began_ms
 
 
+@pytest.mark.slow
 @given(step_ms=st.integers(0, 20 * LEASE_TTL_MS), workers=st.integers(1, 4))
 def test_the_job_gets_on_however_long_a_step_lasts(step_ms: int, workers: int) -> None:
     """Leases double until a step is within one; a worker in each slot may have to find out how long that is."""
