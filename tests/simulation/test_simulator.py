@@ -35,7 +35,14 @@ SEEDS = by_profile(dev=2, ci=4, nightly=20_000)
 REPEATED = by_profile(dev=1, ci=2, nightly=3)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+#: Pipelines of which a run takes several times as long as of the others.
+DEAR = ("sides", "stamped")
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [pytest.param(each, marks=pytest.mark.slow if each in DEAR else ()) for each in PIPELINES],
+)
 def test_shipped_pipelines_keep_their_promises(pipeline: str) -> None:
     bad = [seed for name, seed in BAD_SEEDS if name == pipeline]
     summary = simulate(pipeline, seeds=[*bad, *range(SEEDS)])
