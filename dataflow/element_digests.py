@@ -43,8 +43,11 @@ def element_digest(element: Any, seed: int = 0) -> int:
 
 
 def _encoded(element: Any) -> bytes:
+    if isinstance(element, tuple) and type(element) is not tuple:
+        # A named tuple equals a plain one.
+        return _encoded(tuple(element))
     try:
-        # A key of a class counts here as what it is made of: a named tuple equals a plain one.
+        # A key of a class counts here as what it is made of.
         if type(canonical_key(element)) is not TypedKey:
             return b"k" + encode_key(element)
     except (KeyEncodingError, ValueError):
@@ -59,11 +62,7 @@ def _encoded(element: Any) -> bytes:
     if isinstance(element, float):
         return _encoded(float(element)) if element == element else b"n"  # noqa: PLR0124 - false of NaN alone
     if isinstance(element, tuple):
-        # A named tuple equals a plain one.
-        plain = tuple(element)
-        return (
-            _encoded(plain) if type(element) is not tuple else _joined(b"t", map(_encoded, plain))
-        )
+        return _joined(b"t", map(_encoded, element))
     if isinstance(element, list):
         return _joined(b"l", map(_encoded, element))
     if isinstance(element, AbstractSet):
