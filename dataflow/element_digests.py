@@ -61,10 +61,8 @@ def _encoded(element: Any) -> bytes:
         return b"i%x" % element if type(element) is int else _encoded(int(element))
     if isinstance(element, float):
         return _encoded(float(element)) if element == element else b"n"  # noqa: PLR0124 - false of NaN alone
-    if isinstance(element, tuple):
-        return _joined(b"t", map(_encoded, element))
-    if isinstance(element, list):
-        return _joined(b"l", map(_encoded, element))
+    if isinstance(element, tuple | list):
+        return _joined(b"t" if isinstance(element, tuple) else b"l", map(_encoded, element))
     if isinstance(element, AbstractSet):
         return _joined(b"s", sorted(map(_encoded, element)))
     if isinstance(element, Mapping):

@@ -12,6 +12,7 @@ by itself whether an archive is of this very Java and of these very files of Spa
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -91,9 +92,11 @@ def _kind(java: Java) -> _Kind:
 
 def _found(java: Java) -> Path | None:
     """The archive, if it is there as it was made: Java does not survive one that lacks its end."""
-    for path in _dir().glob(f"[0-9]*-{_name(java)}"):
-        if path.name.startswith(f"{path.stat().st_size}-"):
-            return path
+    # A home may be closed to its own user: systemd's ProtectHome does so to a service.
+    with suppress(OSError):
+        for path in _dir().glob(f"[0-9]*-{_name(java)}"):
+            if path.name.startswith(f"{path.stat().st_size}-"):
+                return path
     return None
 
 

@@ -225,6 +225,14 @@ def test_units_are_well_formed_and_confined(tmp_path: Path) -> None:
         )
 
 
+def test_a_driver_may_ask_for_network_interfaces() -> None:
+    """ZeroMQ, which it talks to its workers by, does so, and ends the process where that is not allowed."""
+    unit = (DEPLOY / "systemd" / "dataflow@.service").read_text("utf-8")
+    (allowed,) = re.findall(r"^RestrictAddressFamilies=(.*)$", unit, re.MULTILINE)
+
+    assert {"AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"} == set(allowed.split())
+
+
 @pytest.mark.skipif(promtool.program() is None, reason=promtool.MISSING)
 def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
     text = (DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8")
