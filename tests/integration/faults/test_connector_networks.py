@@ -205,7 +205,7 @@ def test_changes_of_postgres_are_read_on(
         link.lose(direction)
         begun_s = time.monotonic()
         put(*range(5, 10))
-        until(lambda: following.read() and "the connection is lost" in caplog.text)
+        until(lambda: following.read() and "cannot be read" in caplog.text)
         noticed_s = time.monotonic() - begun_s
         print(f"noticed after {noticed_s:.1f} s; longest read: {following.longest_s:.1f} s")
         link.heal()
