@@ -103,16 +103,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt as interruption:
         if str(interruption):
-            _print_error(str(interruption))
+            # A service is stopped so with each upgrade: nobody is to be called for it.
+            _print_error(str(interruption), logging.WARNING)
         return EXIT_STATUS
     return 0
 
 
-def _print_error(text: str) -> None:
+def _print_error(text: str, level: int = logging.ERROR) -> None:
     as_json = False
     with suppress(DataflowError):
         as_json = is_json()
-    print(json_line("dataflow", logging.ERROR, text) if as_json else text, file=sys.stderr)
+    print(json_line("dataflow", level, text) if as_json else text, file=sys.stderr)
 
 
 def send_signal(store: Store, asked: argparse.Namespace) -> None:

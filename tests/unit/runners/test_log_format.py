@@ -121,6 +121,26 @@ def test_an_error_of_a_command_is_a_line_too(
     assert "no.such.module" in found["message"]
 
 
+def test_an_interruption_is_no_error(
+    as_json: None,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever stops a service, as systemd and Kubernetes do with each upgrade, is not to be alarmed."""
+    (tmp_path / "interrupted_pipeline.py").write_text(
+        "import dataflow as df\n\ndef stop(x):\n    raise KeyboardInterrupt\n\n"
+        "def build(p):\n    p | df.Create([1]) | df.Map(stop)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+
+    assert main(["run", "interrupted_pipeline:build", "--log-format", "json"]) == 130
+    *_, found = lines_of(capsys.readouterr().err)
+    assert found["level"] == "WARNING"
+    assert found["message"].startswith("interrupted: ")
+
+
 @pytest.mark.slow
 def test_another_format_is_refused() -> None:
     with pytest.raises(PipelineError, match="give text or json"):
