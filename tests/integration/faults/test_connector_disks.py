@@ -151,7 +151,9 @@ def test_kafka(small_disk: Path, small_s3: S3TestServer) -> None:
     with Tansu(storage=small_s3.url, bucket=small_s3.bucket) as tansu:
 
         def heal() -> None:
-            started_again(small_s3)()
+            # Where it has not ended, it refuses what is replaced until it is started again.
+            small_s3.kill()
+            small_s3.start()
             tansu.kill()
             tansu.start()
 
