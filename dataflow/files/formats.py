@@ -460,8 +460,9 @@ def csv_line(columns: Sequence[str], element: Any) -> bytes:
     if not _PLAIN.issuperset(map(type, fields)):
         fields = list(map(_csv_text, fields))
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(fields)
-    return out.getvalue().encode()
+    # The characters of the end of a line are those that are quoted in texts.
+    csv.writer(out, lineterminator=_END).writerow(fields)
+    return out.getvalue().removesuffix(_END).encode()
 
 
 def signed_csv(line: bytes, sign: int) -> bytes:
@@ -480,6 +481,7 @@ def _places(columns: tuple[str, ...], fields: tuple[str, ...]) -> tuple[int, ...
     return tuple(map(fields.index, columns)) if set(columns) <= set(fields) else ()
 
 
+_END = "\r\n"
 #: Types whose text is what the csv module writes of them.
 _PLAIN = frozenset({str, int, float, type(None)})
 

@@ -6,14 +6,16 @@ from collections import namedtuple
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+import dataflow as df
 from dataflow.errors import InputError
 from dataflow.files.formats import csv_line
 
@@ -68,6 +70,10 @@ def test_mappings_and_named_tuples_have_the_same_record(
     assert [text for _, text in row] == read(line)
 
 
+@example(("\r", "\r"))
+@example(("one\ntwo", "one\ntwo"))
+@example(("one\r\n", "one\r\n"))
+@example(('a "quote", and more', 'a "quote", and more'))
 @given(VALUES)
 def test_a_record_of_one_column_is_a_record(value: tuple[Any, str]) -> None:
     """An empty field too: a line without anything is none."""
@@ -112,3 +118,14 @@ def test_numbers_and_times_as_they_are_read() -> None:
 
     expected = f"1.50,{UUID(int=7)},2026-11-26T07:30:00+00:00,1e+16,"
     assert expected.encode() == csv_line(tuple(values), values)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    """Ends of lines, quotes and commas in texts too."""
+    texts = ["plain", "two\nlines", "\r", "a\r\nb", 'say "yes", or', "", " ", "ü"]
+    rows = [{"number": str(number), "text": text} for number, text in enumerate(texts)]
+    with df.Pipeline() as p:
+        p | df.Create(rows) | df.WriteToCsv(tmp_path, columns=["number", "text"])
+
+    read = df.collect(df.Pipeline() | df.ReadFromCsv(f"{tmp_path}/*.csv"))
+    assert sorted(read, key=lambda row: row["number"]) == rows
