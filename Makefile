@@ -67,7 +67,7 @@ test: setup ## All but faults and nightly, also with real Spark and Postgres; al
 	@$(if $(K),tools/check.sh -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
 
 # Against the clock, so on a machine with nothing else to do.
-faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and the servers of connectors; ten minutes
+faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and the servers of connectors; twenty minutes
 	@tools/fault_setup.sh
 	@$(BIN)/pytest -q -m faults $(if $(K),-k "$(K)") tests/integration/faults
 
