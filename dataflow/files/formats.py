@@ -445,8 +445,8 @@ def csv_line(columns: Sequence[str], element: Any) -> bytes:
     Raises:
         InputError: it has not all columns, or a value has no text that says what it is.
     """
-    fields = getattr(element, "_fields", ()) if isinstance(element, tuple) else ()
-    places = _places(tuple(columns), fields)
+    names = getattr(element, "_fields", ()) if isinstance(element, tuple) else ()
+    places = _places(tuple(columns), names)
     if places:
         fields = [element[each] for each in places]
     else:
@@ -476,11 +476,12 @@ def signed_csv(line: bytes, sign: int) -> bytes:
 
 
 @lru_cache(maxsize=1_024)
-def _places(columns: tuple[str, ...], fields: tuple[str, ...]) -> tuple[int, ...]:
-    """Where a named tuple with these fields has the columns; empty: not all are there."""
-    return tuple(map(fields.index, columns)) if set(columns) <= set(fields) else ()
+def _places(columns: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...]:
+    """Where a named tuple whose fields have these names has the columns; empty: not all are there."""
+    return tuple(map(names.index, columns)) if set(columns) <= set(names) else ()
 
 
+#: Of a record, while it is made.
 _END = "\r\n"
 #: Types whose text is what the csv module writes of them.
 _PLAIN = frozenset({str, int, float, type(None)})

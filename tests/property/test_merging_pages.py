@@ -12,7 +12,7 @@ import dataflow as df
 from dataflow.paged_state import PagedBag, PagedList, PagedMap
 from dataflow.user_state import PAGES
 from runners.core.stateful import cell_pages, keyed_state, stateful_do_fn
-from runners.core.stateful.cell_pages import _Kept
+from runners.core.stateful.cell_pages import CellPages, _Kept, all_are_there
 from runners.core.stateful.keyed_state import KeyedState, MergingState
 from tests.property.test_paged_state import CALLS, FILLED, Durable, filled, run, times
 from tests.stateful_programs import Engine
@@ -138,6 +138,21 @@ def test_state_in_pages_is_what_plain_state_is(
 ) -> None:
     """Whichever windows merge, in memory or not, and whatever fails in between; no page stays."""
     check(how, events)
+
+
+def test_what_a_call_that_fails_has_measured_is_measured_again() -> None:
+    """Or the sizes of state that is undone would lack what its pages have grown by."""
+    pages = CellPages()
+    pages.begin(("a", None), {}, all_are_there)
+    pages.put("state", 0, [])
+    pages.measure("state")
+    pages.change("state", 0).append("x" * 100)
+
+    undo = pages.undo()
+    found = pages.measure("state")
+    undo()
+
+    assert [] != found == pages.measure("state")
 
 
 COUNTS = [1_000, 100_000]
