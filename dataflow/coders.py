@@ -25,6 +25,8 @@ _HASH_BYTES = 8
 #: Bytes of an encoded integer of 64 bits, at most.
 _INT_BYTES_MAX = 9
 
+_NO_BYTES = blake2b(digest_size=_HASH_BYTES)
+
 # Most keys are short texts: of those CBOR needs one byte more, which has their length (RFC 8949, section 3).
 _TEXT_HEADS = [bytes([0x60 + length]) for length in range(24)]
 
@@ -79,10 +81,16 @@ def decode_key(encoded: bytes) -> Any:
 
 def hash_key(encoded: bytes) -> int:
     """Unsigned 64-bit hash of an encoded key; decides which key range owns it, so it never changes between releases."""
-    return int.from_bytes(blake2b(encoded, digest_size=_HASH_BYTES).digest(), "big")
+    return int.from_bytes(_digest(encoded), "big")
 
 
 def hash_keys(encoded: Iterable[bytes]) -> NDArray[np.uint64]:
     """What `hash_key` makes of each of several encoded keys."""
-    digests = [blake2b(each, digest_size=_HASH_BYTES).digest() for each in encoded]
-    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+    return np.frombuffer(b"".join(map(_digest, encoded)), ">u8").astype(np.uint64)
+
+
+def _digest(encoded: bytes) -> bytes:
+    # A copy of one that has the parameters takes two thirds of the time of making another.
+    digest = _NO_BYTES.copy()
+    digest.update(encoded)
+    return digest.digest()

@@ -32,6 +32,7 @@ from runners.batch.layout import Layout
 from runners.batch.overflow import Overflow
 from runners.batch.range_writer import RangeWriter
 from runners.batch.spill.spilled_groups import SPILL_BYTES
+from runners.core.partials.parts import records_in
 from runners.core.stages.deduplication import SplitIds
 from runners.core.stages.grouping import GroupingStage, Step
 from runners.core.stages.plan import ExecutionPlan
@@ -43,8 +44,10 @@ from runners.millwheel.store.port import Store
 from runners.stored.places import ReadSoFar
 from runners.system_clock import SystemClock
 
-#: Records read from a source in one go: as many as stay in the processor's cache with what is made of them.
+#: Records read from a source in one go, at most: as many as stay in the processor's cache with what is made of them.
 BUNDLE_RECORDS = 1_000
+#: Where user code makes more than so many of each, fewer are read in one go, for the same reason.
+_MADE_OF_EACH = 4
 
 #: The number of a target, and what is for it, as a frame (`runners.stored`): what Spark's shuffle moves.
 Shipment = tuple[int, bytes]
@@ -185,6 +188,12 @@ class TaskSettings:
     spill_bytes: int = SPILL_BYTES
 
 
+def _next_bundle(bundle_max: int, records: int, made: int) -> int:
+    """How many records to read next, from what the last bundle has become: of the same records always the same."""
+    few = _MADE_OF_EACH * records
+    return bundle_max if made <= few else -(-bundle_max * few // made)
+
+
 class RangeTask:
     """One attempt at one range.
 
@@ -257,21 +266,23 @@ class RangeTask:
         self, reading: Reading, source: SourceStage, ids: SplitIds | None, overflow: Overflow
     ) -> Iterator[Shipment]:
         writer, clocks = self.writer, self.settings.end.while_input
-        written = writer.read_so_far.records
+        written, bundle_max = writer.read_so_far.records, reading.bundle_max
         while True:
             if written and reading.records == written:
                 writer.check_sent(self.gatherer.digests())
             # Not beyond the rows that are written already: a bundle is either written or not.
             unwritten = reading.records >= written
-            records_max = reading.bundle_max if unwritten else written - reading.records
+            records_max = bundle_max if unwritten else written - reading.records
             with RunningAs(self.stage.name):
-                batch = reading.read(min(reading.bundle_max, records_max))
+                batch = reading.read(min(bundle_max, records_max))
             if batch is None:
                 return
             # The watermark stays at the beginning, so every id is kept, and nothing is late.
             admitted = source.admit(batch, watermark_us=clocks.watermark_us, ids=ids)
             with self.watch.at_work():
                 outputs = source.process(admitted, clocks)
+            made = sum(map(records_in, outputs.groups.values()))
+            bundle_max = _next_bundle(reading.bundle_max, len(batch.values), made)
             yield from self._shipped(overflow.packed())
             yield from self._shipped(self.gatherer.add(outputs.groups))
             if not unwritten:

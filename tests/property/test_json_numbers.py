@@ -1,5 +1,6 @@
-"""Lines that differ in their numbers alone: what CSV makes of them is what JSON makes of each, or nothing."""
+"""Lines that differ in their numbers alone: what is made of all at once is what JSON makes of each, or nothing."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -91,6 +92,49 @@ def test_whatever_is_taken_is_what_a_parser_of_json_finds(
     assert found is None or repr(found) == repr(by_json(text))
 
 
+#: Of every length that an integer can have; digits are looked at eight at a time.
+LONG_INTS = [
+    sign * number
+    for size in range(1, 20)
+    for number in (10 ** (size - 1), min(10**size, 2**63) - 1, int("1234567890123456789"[:size]))
+    for sign in (1, -1)
+]
+LONG_FLOATS = [
+    f"{sign}{digits[:point]}.{digits[point:]}"
+    for size in range(2, 26)
+    for digits in ("1234567890123456789012345"[:size], "9" * size, "0" + "5" * (size - 1))
+    for point in ({1} if digits[0] == "0" else {1, size // 2, size - 1})
+    for sign in ("", "-")
+]
+
+
+@pytest.mark.parametrize("size", [60, 1 << 20])
+def test_numbers_of_every_length_are_those_that_are_written(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_numbers, "_PIECE_BYTES", size)
+    rows = [*zip(itertools.cycle(LONG_INTS), LONG_FLOATS, strict=False)]
+    assert len(rows) > len(LONG_INTS)
+    block = "".join(f'{{"at":{at},"size":{written}}}\n' for at, written in rows)
+    wanted = [{"at": at, "size": float(written)} for at, written in rows]
+    assert rows_of(number_columns(block.encode(), TYPES)) == wanted
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "at", "an_hour", "a_minute", "half_an_hour", "a_minute_and_a_half"]
+)
+def test_names_of_every_length_are_compared_in_full(name: str) -> None:
+    """What stands between two numbers is looked at eight bytes at a time."""
+    line = f'{{"{name}":1,"{name}_too":2}}\n'
+    types = {name: pa.int64(), f"{name}_too": pa.int64()}
+    assert number_columns((line * 3).encode(), types) is not None
+    for at, character in enumerate(line.removesuffix("\n")):
+        if not character.isdigit():
+            for other in ("x", "X", "1"):
+                odd = line[:at] + other + line[at + 1 :]
+                assert odd == line or number_columns((line + odd + line).encode(), types) is None
+
+
 ODD_LINES = [
     '{"at":,"size":2}',
     '{"at7":,"size":2}',
@@ -108,6 +152,16 @@ ODD_LINES = [
     '{"at":-,"size":2}',
     '{"at":1.0,"size":2}',
     '{"at":9223372036854775808,"size":2}',
+    '{"at":-9223372036854775809,"size":2}',
+    '{"at":10000000000000000000,"size":2}',
+    '{"at":1000000000000000000000000,"size":2}',
+    '{"at":00,"size":2}',
+    '{"at":-0,"size":2}',
+    '{"at":1/2,"size":2}',
+    '{"at":1,"size":-0}',
+    '{"at":1,"size":--12345678901234567890}',
+    '{"at":1,"size":1234567890.12345.67890}',
+    '{"at":1,"size":012345678901234567890}',
     '{"at":1,"size":2e3}',
     '{"at":1,"at":2}',
     '{"at":1}',

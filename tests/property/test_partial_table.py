@@ -161,18 +161,18 @@ def row_sum(values: list[Any]) -> Any:
         max_size=8,
     ),
     taken_at=st.integers(0, 7),
-    waiting_max=st.sampled_from([1, 4, occurrences.WAITING_MAX]),
+    waiting_max_bytes=st.sampled_from([1, 40, occurrences.WAITING_MAX_BYTES]),
 )
 def test_counting_occurrences_comes_to_the_same(
     counting: CombineFn,
     folding: CombineFn,
     bundles: list[list[tuple[Any, Any]]],
     taken_at: int,
-    waiting_max: int,
+    waiting_max_bytes: int,
 ) -> None:
     """In value and type, whatever else the keys and inputs are; and so do digests, which count records."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(occurrences, "WAITING_MAX", waiting_max)
+        patch.setattr(occurrences, "WAITING_MAX_BYTES", waiting_max_bytes)
         found = [_taken(each, bundles, taken_at) for each in (counting, folding)]
     assert found[0] == found[1]
 
@@ -206,7 +206,7 @@ def _taken(
 
 def test_words_are_counted_without_a_value_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the law above would hold because all of them are folded, which shows in no size."""
-    monkeypatch.setattr(occurrences, "WAITING_MAX", 1)
+    monkeypatch.setattr(occurrences, "WAITING_MAX_BYTES", 1)
     lifter = lifter_of(df.SumCombineFn(), WindowingStrategy())
     table = PartialTable(lifter)
     pairs = [("a", 1), ("b", 1), ("a", 1)]

@@ -129,12 +129,21 @@ def stateful(p: df.Pipeline, random: Random) -> None:
     write(numbered | "group" >> df.GroupByKey(), "rows")
 
 
+def expanded(p: df.Pipeline, random: Random) -> None:
+    """Of each record up to fifteen: behind those of which much was made, fewer are read at a time."""
+    several = numbers(p, random) | df.FlatMap(
+        lambda pair: [(pair[0], part) for part in range(pair[1] % 16)]
+    )
+    write(several | "sum" >> df.CombinePerKey(df.SumCombineFn()), "rows")
+
+
 DETERMINISTIC: dict[str, Callable[[df.Pipeline, Random], None]] = {
     "sums": sums,
     "sessions": sessions,
     "chain": chain,
     "retracted": retracted,
     "stateful": stateful,
+    "expanded": expanded,
 }
 
 

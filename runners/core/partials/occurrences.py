@@ -22,8 +22,9 @@ from windowing.window import GLOBAL_WINDOW
 #: There is one such integer, and neither True nor 1.0 is that object.
 _ONE = 1
 _TEXTS = frozenset([str])
-#: Texts that wait to be counted: the more, the less their counts cost, and the more memory they take.
-WAITING_MAX = 200_000
+#: Bytes of texts that wait to be counted, which are about a million words: the more, the less their counts cost, as the
+#: same words are found again in fewer counts, and the more memory they take.
+WAITING_MAX_BYTES = 1 << 24
 
 
 class Occurrences:
@@ -38,7 +39,7 @@ class Occurrences:
         self._only_ones, self._is_listed = only_ones, is_listed
         self._counts: Counter[Any] = Counter()
         self._texts: list[pa.Array[Any]] = []
-        self._waiting = 0
+        self._waiting_bytes = 0
 
     @classmethod
     def of(cls, combine_fn: CombineFn) -> "Occurrences | None":
@@ -80,19 +81,20 @@ class Occurrences:
 
     def _add_texts(self, keys: list[str]) -> bool:
         try:
-            self._texts.append(pa.array(keys, pa.large_string()))
+            texts = pa.array(keys, pa.large_string())
         except UnicodeEncodeError:
             return False  # Half of a surrogate pair, which Arrow has no form for.
-        self._waiting += len(keys)
-        # After so many records, whoever asks for them meanwhile: a task that is repeated must send what it has sent.
-        if self._waiting >= WAITING_MAX:
+        self._texts.append(texts)
+        self._waiting_bytes += texts.nbytes
+        # After so many bytes, whoever asks for them meanwhile: a task that is repeated must send what it has sent.
+        if self._waiting_bytes >= WAITING_MAX_BYTES:
             self._count_texts()
         return True
 
     def _count_texts(self) -> None:
         for text, count in self._waiting_texts():
             self._counts[text] += count
-        self._texts, self._waiting = [], 0
+        self._texts, self._waiting_bytes = [], 0
 
     def _waiting_texts(self) -> Iterator[tuple[str, int]]:
         if not self._texts:

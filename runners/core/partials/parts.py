@@ -35,6 +35,14 @@ def parts_of(partials: Sequence[Partial]) -> Sequence[Sequence[Partial]]:
     return partials.parts if isinstance(partials, PartialParts) else (partials,)
 
 
+def records_in(partials: Sequence[Partial]) -> int:
+    """The number of records that partials hold, where they are not folded yet; of others the number of partials."""
+    return sum(
+        part.records if isinstance(part, UnfoldedPartials) else len(part)
+        for part in parts_of(partials)
+    )
+
+
 def together(several: Iterable[Sequence[Partial]]) -> Sequence[Partial]:
     """Join partials into one sequence: columns and unfolded ones stay what they are, and lists become one list."""
     parts: list[Sequence[Partial]] = []
