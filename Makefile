@@ -32,7 +32,7 @@ SERVER_TESTS := -n 3 --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: dist docs help setup demo demo-cdc test faults check coverage kills nightly bench soak static fix hooks changelog clean
+.PHONY: dist docs help setup demo demo-cdc test faults check coverage rest nightly bench soak static fix hooks changelog clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ demo-cdc: setup ## Follow the changes of two tables into totals and sessions whi
 	@$(BIN)/python -m examples.orders_cdc --demo
 
 # A test that takes more than its budget is red here and nowhere else: in CI there are more examples.
-check: setup ## What to run before every commit; a minute and a half on two idle cores
+check: setup ## What to run before every commit; a minute on two idle cores
 	@tools/check.sh $(if $(K),-k "$(K)",$(ALL_CORES) --processor-budget) -m "$(FAST)"
 
 # The laws and the oracle count as much as unit tests; a line that only a server reaches is not of the core.
@@ -63,7 +63,7 @@ coverage: setup ## Branches of windowing, triggers and runners/core that fast te
 	@$(BIN)/coverage report --skip-covered --fail-under=$(COVERED_MIN)
 
 # The static checks and both halves run to their end, side by side, and name what is red.
-test: setup ## All but faults and nightly, also with real Spark and Postgres; almost half an hour on two idle cores
+test: setup ## All but faults and nightly, also with real Spark and Postgres; a quarter of an hour on two idle cores
 	@$(if $(K),tools/check.sh -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS)" "$(ALL_CORES)")
 
 # Against the clock, so on a machine with nothing else to do.
@@ -74,10 +74,10 @@ faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and t
 static: setup
 	@tools/static.sh
 
-kills: setup ## The kill tests and whole benchmarks that `make test` leaves out; one after the other
+rest: setup ## What `make test` leaves out, one after the other: kills, variants, whole benchmarks; three quarters of an hour
 	@$(BIN)/pytest -q -m nightly $(if $(K),-k "$(K)") tests
 
-nightly: kills ## Kills, then laws and simulator with ten thousand examples each; takes hours
+nightly: rest ## The rest, then laws and simulator with ten thousand examples each; takes hours
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q --timeout=14400 $(ALL_CORES) \
 		-m "not spark and not postgres" $(if $(K),-k "$(K)") tests/property tests/oracle tests/simulation
 

@@ -6,14 +6,18 @@ such tests share a smaller number among their cells.  `make nightly` looks for w
 all the examples of its profile.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 _PROFILE = settings.get_current_profile_name()
 _EXAMPLES = settings.get_profile(_PROFILE).max_examples
 #: In CI: of all the cells of a test together.
-_LENGTHY, _COSTLY, _STATED = 4, 16, 150
+_LENGTHY, _COSTLY, _STATED = 4, 8, 80
 #: And of each cell at least: as many as in the daily loop, or more.
-_LEAST_LENGTHY, _LEAST = 2, 4
+_LEAST_LENGTHY, _LEAST = 2, 3
 #: In the daily loop: of each cell.
 _DAILY_LENGTHY, _DAILY_COSTLY, _DAILY_STATED = 2, 2, 4
 
@@ -21,6 +25,19 @@ _DAILY_LENGTHY, _DAILY_COSTLY, _DAILY_STATED = 2, 2, 4
 def by_profile(*, dev: int, ci: int, nightly: int) -> int:
     """One of these, by the profile."""
     return {"ci": ci, "nightly": nightly}.get(_PROFILE, dev)
+
+
+def each_third(cells: Iterable[Any], first: int) -> list[Any]:
+    """Parametrizes a test by many pipelines, of which `make test` takes a third; the others have the mark ``nightly``.
+
+    Args:
+        cells: what it is parametrized by, in an order that stays.
+        first: of the third, 0 to 2; tests of one kind take different ones, so that each pipeline is in some of them.
+    """
+    return [
+        each if index % 3 == first else pytest.param(each, marks=pytest.mark.nightly)
+        for index, each in enumerate(cells)
+    ]
 
 
 def costly(cells: int = 1) -> settings:

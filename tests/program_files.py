@@ -3,12 +3,13 @@
 Rules of several test modules look at a file together, and then its tree is let go: those of all files are a million
 objects.  A rule is registered when its module is imported; the fixture ``found_by`` has all of them look, once.
 
-What was found is kept for the next run: a rule depends on nothing but the file and the code of the tests.
+What was found is kept for the next run: a rule depends on nothing but the file and the module that the rule is in.
 """
 
 import ast
 import functools
 import pickle
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -108,11 +109,12 @@ def _name(rule: Rule[Any]) -> str:
 
 
 def _code() -> str:
-    """All that a rule may be made of."""
+    """The modules of all rules, and this one."""
     digest = sha256()
-    for folder in (ROOT / "tests", ROOT / "tests" / "repo"):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.read_bytes())
+    for name in sorted({__name__, *(rule.__module__ for rule in _folders)}):
+        source = sys.modules[name].__file__
+        assert source is not None
+        digest.update(Path(source).read_bytes())
     return digest.hexdigest()
 
 

@@ -124,6 +124,7 @@ def test_rows_are_read_without_what_programs_mark_as_theirs(tmp_path: Path) -> N
     assert list(rows_below(tmp_path)) == [["1", "2"], ["3", "4"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [name for name in THROUGHPUT if name not in NEXMARK])
 def test_our_pipeline_in_memory_has_the_answer_of_the_reference(case: str, tmp_path: Path) -> None:
     size, spec = 800, THROUGHPUT[case]

@@ -384,6 +384,7 @@ def test_writers_keep(kind: type[Any], law: Callable[[Any], None], tmp_path: Pat
     law(contract_of(kind, tmp_path))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__[4:])
 @pytest.mark.parametrize("kind", [IcebergUnderTest, IcebergByKeyUnderTest])
 @pytest.mark.parametrize("service", ["rest_catalogue", "glue_catalogue"])

@@ -199,6 +199,7 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
     check(postgres_stores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "check"),
     [

@@ -25,6 +25,7 @@ def totals(group: tuple[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
     yield {"text": group[0], "total": sum(group[1])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
 def test_programs_emit_the_same_with_their_types_checked(program: Program) -> None:
     check_runner(partial(DirectRunner, check_types=True), [program])

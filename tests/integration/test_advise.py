@@ -61,6 +61,7 @@ def of_ranges(found: JobAdvice) -> list[str]:
     return [each.command for each in found.steps if each.kind in kinds and each.command]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_hot_range_of_a_real_job(
     store_dsn: str,

@@ -105,9 +105,9 @@ def totals(result: df.PipelineResult) -> dict[int, int]:
     ("end", "why"),
     [
         (leave, "exit code 3"),
-        (leave_as_if_all_were_well, "exit code 0"),
+        pytest.param(leave_as_if_all_were_well, "exit code 0", marks=pytest.mark.nightly),
         (crash, "signal 11 (SIGSEGV)"),
-        (ask_to_leave, "exit code 4"),
+        pytest.param(ask_to_leave, "exit code 4", marks=pytest.mark.nightly),
         (never_return, "took longer than 3 seconds"),
     ],
 )
@@ -125,6 +125,7 @@ def test_a_record_that_ends_its_process_is_a_dead_letter(
     assert why in letter["error"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("build", [behind_a_grouping, in_a_stateful_do_fn])
 def test_so_it_is_wherever_the_record_is(batch: Batch, build: Any) -> None:
     result = batch.run(build(strikes(crash)), tries_per_record=1)

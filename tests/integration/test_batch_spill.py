@@ -130,6 +130,7 @@ def test_views_in_files_have_the_answers_of_views_in_memory(batch: Batch) -> Non
     assert_same(batch, build, "found", spill_bytes=20_000, partitions=1)
 
 
+@pytest.mark.nightly
 def test_a_view_that_is_larger_than_memory(batch: Batch, tmp_path: Path) -> None:
     """However many shards a task has, and wherever what is looked up is."""
     peaks = tmp_path / "peaks"

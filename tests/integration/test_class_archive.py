@@ -56,6 +56,7 @@ def files_of(cache: Path) -> list[Path]:
     return list((cache / "dataflow-sdk" / "java").iterdir())
 
 
+@pytest.mark.nightly
 def test_java_maps_the_archive_and_prints_nothing_about_it(cache: Path) -> None:
     (archive,) = files_of(cache)
     done = run("-W", "error", "-c", SUM, cache=cache)
@@ -63,6 +64,7 @@ def test_java_maps_the_archive_and_prints_nothing_about_it(cache: Path) -> None:
     assert done.stdout.splitlines() == ["[20, 25]", f"['{archive.name}']"]
 
 
+@pytest.mark.nightly
 def test_an_archive_that_is_there_is_not_made_again(cache: Path) -> None:
     (archive,) = files_of(cache)
     before = archive.stat()

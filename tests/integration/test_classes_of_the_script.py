@@ -160,7 +160,7 @@ def assert_right(dsn: str, log: Path) -> None:
     ("how", "runner"),
     [
         ("script", "batch"),
-        ("without a file", "streaming"),
+        pytest.param("without a file", "streaming", marks=pytest.mark.nightly),
         pytest.param("script", "streaming", marks=pytest.mark.nightly),
         pytest.param("without a file", "batch", marks=pytest.mark.nightly),
     ],
@@ -178,6 +178,7 @@ def wait_for_rows(dsn: str, more_than: int, log: Path) -> int:
     return len(rows_of(dsn, "best"))
 
 
+@pytest.mark.nightly
 def test_what_was_stored_is_read_after_kills(sales: Path, store_dsn: str) -> None:
     """A worker is killed, and another takes its state over; then the whole job is, and run again."""
     with started("script", "streaming", sales, store_dsn, rate=400) as (family, log):

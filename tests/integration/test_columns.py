@@ -198,10 +198,10 @@ def test_a_stream_folds_columns_by_functions_of_a_users_own(
 @pytest.mark.parametrize(
     ("build", "window_fn"),
     [
-        (counted, df.FixedWindows(60)),
+        pytest.param(counted, df.FixedWindows(60), marks=pytest.mark.nightly),
         (counted, df.Sessions(20)),
         (plain, df.SlidingWindows(60, period=30)),
-        (plain, df.GlobalWindows()),
+        pytest.param(plain, df.GlobalWindows(), marks=pytest.mark.nightly),
     ],
     ids=["fixed", "sessions", "sliding", "global"],
 )

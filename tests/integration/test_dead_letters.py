@@ -196,6 +196,7 @@ def test_a_task_killed_after_its_commit_leaves_no_letter_twice(
     assert 300 - 30 == group[1] + sum(each["total"] for each in result.read_table("groups"))
 
 
+@pytest.mark.nightly
 def test_a_split_that_goes_on_keeps_the_letters_before(batch: Batch, tmp_path: Path) -> None:
     """It is killed between its commits; and it has only letters to commit."""
     # Its first commit is of 50,000 letters; what comes after it is tried again, in a process for each record.

@@ -180,6 +180,7 @@ def test_users_that_start_at_once_share_one_server(start: Start, data_dir: Path)
     assert not servers(data_dir)
 
 
+@pytest.mark.nightly
 def test_coming_and_going_never_leaves_a_user_without_server(start: Start, data_dir: Path) -> None:
     script = """
         import psycopg

@@ -197,6 +197,7 @@ def endless(p: df.Pipeline) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_driver_whose_rounds_are_long_is_named(
     started: Callable[..., StreamingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +334,7 @@ def test_a_process_that_ends_a_split_and_an_update_are_events(
     assert len(events(store, EventKind.RESTART)) == 1
 
 
+@pytest.mark.nightly
 def test_the_snapshot_of_a_killed_driver_ages(store_dsn: str, store: Store, tmp_path: Path) -> None:
     """It stays as it was, with its time; the next driver is an event of its own."""
     path, out, log = write_events(tmp_path / "events.csv"), tmp_path / "out", tmp_path / "log"
@@ -370,6 +372,7 @@ def driver(store: Store) -> DriverEvidence:
     return JobSnapshot.read(found.document).driver
 
 
+@pytest.mark.nightly
 def test_a_server_that_refuses_the_document(
     started: Callable[..., StreamingJob],
     store: Store,

@@ -50,6 +50,7 @@ def end(family: psutil.Process) -> None:
     kill([*descendants(family), family])
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

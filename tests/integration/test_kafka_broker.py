@@ -255,6 +255,7 @@ def totals_in(broker: Broker, topic: str) -> dict[str, Any]:
     return {who: total for who, total in table.items() if total is not None}
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

@@ -134,6 +134,7 @@ def strike(
     return False
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

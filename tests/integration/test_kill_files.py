@@ -54,6 +54,7 @@ def test_files_survive_any_kill(store_dsn: str, tmp_path: Path, kept_s3: S3TestS
     assert rows_in(folder) == right
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

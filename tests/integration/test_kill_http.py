@@ -77,6 +77,7 @@ def sums(target: Target) -> Sums:
     return {user: (total, count) for (user, total, count), left in standing.items() if left}
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

@@ -96,13 +96,14 @@ def catalogue_of(server: S3TestServer | None) -> Iterator[tuple[str, Callable[[]
         yield embedded_postgres(home), lambda: kill_server(home)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "server_name",
-    [*(pytest.param(each, marks=pytest.mark.nightly) for each in ("", "kept_s3")), "kept_lake"],
+    ["", "kept_s3", "kept_lake"],
 )
 def test_lake_tables_survive_any_kill(
     request: pytest.FixtureRequest, server_name: str, store_dsn: str, tmp_path: Path

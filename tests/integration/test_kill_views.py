@@ -34,6 +34,7 @@ def rows(dsn: str) -> list[tuple[object, ...]]:
         ).fetchall()
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

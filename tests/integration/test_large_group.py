@@ -118,6 +118,7 @@ def blobs() -> Iterator[bytes]:
         yield encode_partials([("key", GLOBAL_WINDOW, values, CHUNK), other])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["read twice", "emit again", "group again"])
 def test_a_group_of_300_mb_takes_little_memory(kind: str) -> None:
     program = f"from tests.integration.test_large_group import run; run({kind!r})"

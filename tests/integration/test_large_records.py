@@ -74,6 +74,7 @@ def run(p: df.Pipeline, dsn: str, **options: Any) -> int:
     raise AssertionError("the job does not come to its end")
 
 
+@pytest.mark.nightly
 def test_many_records_of_210_kb_are_stored_in_pieces(store_dsn: str) -> None:
     """A gigabyte in two ranges was once in one entry of the journal, which Postgres never answered."""
     p = df.Pipeline()
@@ -94,6 +95,7 @@ def test_many_records_of_210_kb_are_stored_in_pieces(store_dsn: str) -> None:
     assert rows == [(key, RECORDS // KEYS, RECORD_BYTES) for key in range(KEYS)]
 
 
+@pytest.mark.nightly
 def test_rows_of_a_megabyte(store_dsn: str) -> None:
     """More in one bundle than one statement has."""
     rows = 120

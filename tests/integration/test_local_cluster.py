@@ -68,7 +68,8 @@ class KillExecutorOnce(df.DoFn):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("at", [pytest.param("source", marks=pytest.mark.nightly), "grouping"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("at", ["source", "grouping"])
 def test_a_batch_loses_an_executor_and_equals_the_direct_runner(
     batch: Batch, tmp_path: Path, at: str
 ) -> None:

@@ -25,6 +25,7 @@ def streaming(store_dsn: str, spark_master: str) -> Streaming:
     return Streaming(store_dsn, spark_master)
 
 
+@pytest.mark.nightly
 def test_functions_in_batch(batch: Batch) -> None:
     recorded = Recorded(SHUFFLED)
 
@@ -50,6 +51,7 @@ def test_functions_as_a_stream(streaming: Streaming) -> None:
     assert [] == result.late_records()
 
 
+@pytest.mark.nightly
 def test_columns_as_a_stream(streaming: Streaming) -> None:
     recorded = Recorded(SHUFFLED)
 
@@ -58,6 +60,7 @@ def test_columns_as_a_stream(streaming: Streaming) -> None:
     assert {} == recorded.wrong(result)
 
 
+@pytest.mark.nightly
 def test_late_events_correct_a_stream(streaming: Streaming) -> None:
     """What each query has emitted and not retracted is the model's answer over all events."""
     recorded = Recorded(LATE)

@@ -8,6 +8,7 @@ from rich.console import Console
 from examples import orders_cli
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.slow

@@ -25,15 +25,15 @@ DEAD = StoredDeadLetter(
 
 
 @pytest.fixture
-def store(store_dsn: str) -> Iterator[PostgresStore]:
-    with closing(PostgresStore(store_dsn)) as store:
+def store(empty_dsn: str) -> Iterator[PostgresStore]:
+    with closing(PostgresStore(empty_dsn)) as store:
         yield store
 
 
 @pytest.fixture
-def admin(store_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+def admin(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
     """A person with psql."""
-    with psycopg.connect(store_dsn, autocommit=True) as connection:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
         yield connection
 
 

@@ -197,6 +197,7 @@ def until_one_more_is_in(seen: list[CommitOutcome], errors: list[BaseException])
     until(lambda: errors or seen.count(Committed()) > before)
 
 
+@pytest.mark.nightly
 def test_whoever_commits_for_a_job_that_is_reset_is_fenced_and_nothing_else(
     store: PostgresStore, store_dsn: str, admin: psycopg.Connection[Any]
 ) -> None:
@@ -308,11 +309,11 @@ def test_an_ordinary_role_opens_runs_and_resets_jobs_without_the_right_to_create
     assert tables_of(admin, None) == tables_of(admin, "job") == set()
 
 
-def test_a_role_without_rights_is_refused_with_the_reason(store_dsn: str, role: str) -> None:
-    with closing(PostgresStore(make_conninfo(store_dsn, user=role))) as ordinary:
+def test_a_role_without_rights_is_refused_with_the_reason(empty_dsn: str, role: str) -> None:
+    with closing(PostgresStore(make_conninfo(empty_dsn, user=role))) as ordinary:
         with pytest.raises(StoreError, match="permission denied for database"):
             ordinary.open_job(spec())
-        with closing(PostgresStore(store_dsn)) as store:
+        with closing(PostgresStore(empty_dsn)) as store:
             store.open_job(spec())
         with pytest.raises(StoreError, match="permission denied for schema dataflow"):
             ordinary.open_job(spec())

@@ -45,15 +45,15 @@ SECRET = "hunter2"
 
 
 @pytest.fixture
-def store(store_dsn: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(store_dsn)
+def store(empty_dsn: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(empty_dsn)
     yield store
     store.close()
 
 
 @pytest.fixture
-def admin(store_dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(store_dsn, autocommit=True) as connection:
+def admin(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
         yield connection
 
 
@@ -237,11 +237,11 @@ def test_newer_schema_is_refused(store: PostgresStore, admin: psycopg.Connection
     assert "upgrade" in caught.value.hint
 
 
-def test_schema_is_applied_once_by_many_at_once(store_dsn: str) -> None:
+def test_schema_is_applied_once_by_many_at_once(empty_dsn: str) -> None:
     errors: list[Exception] = []
 
     def work() -> None:
-        store = PostgresStore(store_dsn)
+        store = PostgresStore(empty_dsn)
         try:
             store.open_job(SPEC)
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits for it
@@ -256,7 +256,7 @@ def test_schema_is_applied_once_by_many_at_once(store_dsn: str) -> None:
         thread.join()
 
     assert not errors
-    with psycopg.connect(store_dsn, autocommit=True) as connection:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
         schema.migrate(connection)
         versions = connection.execute("SELECT version FROM dataflow.schema_versions").fetchall()
     assert versions == [(migration.version,) for migration in schema.MIGRATIONS]

@@ -70,6 +70,7 @@ def replay(dsn: str, folder: Path, *, dies: bool) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.postgres
 def test_a_replay_that_is_killed_is_done_once(store_dsn: str, tmp_path: Path) -> None:

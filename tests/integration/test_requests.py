@@ -76,6 +76,7 @@ def ask_until_done(ask: Callable[[], str]) -> str:
     return answers[0]
 
 
+@pytest.mark.nightly
 def test_ranges_are_split_moved_and_merged_while_the_job_runs(
     store_dsn: str, spark_master: str, events: Path, gate: Gate
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_job_is_cancelled_and_then_drained(
     }
 
 
+@pytest.mark.nightly
 def test_a_job_that_balances_itself_has_the_same_rows(
     store_dsn: str, spark_master: str, tmp_path: Path
 ) -> None:

@@ -245,6 +245,7 @@ def _count(dsn: str, query: str) -> int:
     return 0 if row is None else int(row[0])
 
 
+@pytest.mark.nightly
 def test_a_job_that_runs_is_updated(module: Path, store_dsn: str, spark_master: str) -> None:
     """It retracts in the same driver, and goes on with the new pipeline."""
     runner = StreamingRunner(

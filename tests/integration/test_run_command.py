@@ -90,6 +90,7 @@ def second(p):
 """
 
 
+@pytest.mark.nightly
 def test_the_plan_of_an_update_is_shown_and_the_update_is_carried_out(
     tmp_path: Path, dataflow: Callable[..., str]
 ) -> None:

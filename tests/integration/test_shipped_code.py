@@ -46,7 +46,13 @@ class Points(df.DoFn):
         yield {"user": pair[0], "total": sum(score.points for score in pair[1])}
 """
 RUNNERS = pytest.mark.parametrize(
-    "runner", [BatchRunner, BackfillRunner, StreamingRunner, BackfillThenLiveRunner]
+    "runner",
+    [
+        BatchRunner,
+        StreamingRunner,
+        pytest.param(BackfillRunner, marks=pytest.mark.nightly),
+        pytest.param(BackfillThenLiveRunner, marks=pytest.mark.nightly),
+    ],
 )
 
 
@@ -99,7 +105,7 @@ def total_points(
 
 
 @RUNNERS
-@pytest.mark.parametrize("form", ["package", "archive"])
+@pytest.mark.parametrize("form", ["package", pytest.param("archive", marks=pytest.mark.nightly)])
 def test_a_package_that_only_the_driver_has_travels(
     runner: Any,
     form: str,
@@ -145,6 +151,7 @@ def test_a_module_that_workers_lack_is_named(
     assert "code=[...]" in str(caught.value)
 
 
+@pytest.mark.nightly
 @RUNNERS
 def test_workers_without_this_package_are_distinguished(
     runner: Any, store_dsn: str, spark_alone: None, tmp_path: Path

@@ -145,6 +145,7 @@ def test_a_running_job_answers_on_request(
     assert (left["cells"], left["timers"], left["checkpoints"]) == (0, 0, 0)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_how_to_does_what_is_written_there(store_dsn: str, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ class ShopReader(df.SourceReader):
         )
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_reads_a_source_of_ours(spark_master: str, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_runs_quietly_on_the_java_of_the_wheel_and_leaves_no_process(
     assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.nightly
 def test_sockets_of_a_process_that_was_killed_are_removed_by_the_next(
     without_java: dict[str, str],
 ) -> None:
@@ -121,6 +122,7 @@ def test_sockets_of_a_process_that_was_killed_are_removed_by_the_next(
         shutil.rmtree(short)
 
 
+@pytest.mark.nightly
 def test_where_paths_are_too_long_for_sockets_spark_works_too(
     without_java: dict[str, str], tmp_path: Path
 ) -> None:
@@ -198,6 +200,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
+@pytest.mark.nightly
 def test_installed_java_is_preferred_and_as_quiet(without_java: dict[str, str]) -> None:
     installed = shutil.which("java")
     if installed is None:
@@ -262,6 +265,7 @@ def test_failed_start_names_the_reason_and_one_context_is_shared_after_it(
     assert done.stdout == "1 local[2,4] third\n"
 
 
+@pytest.mark.nightly
 def test_context_of_somebody_else_is_not_taken_over(without_java: dict[str, str]) -> None:
     done = run(
         """

@@ -17,7 +17,7 @@ from tests.streaming_jobs import direct, rows_of, two_branches, write_events
 from tests.waiting import until
 
 # Several Javas start at a time, which takes a machine with much else to do minutes.
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.nightly]
 
 #: A copy is started of a task that takes much longer than half of the others did; Spark wants another host for it.
 SPECULATION = {

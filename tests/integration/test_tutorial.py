@@ -94,6 +94,7 @@ def _pattern(expected: str) -> str:
     return "".join(lines)
 
 
+@pytest.mark.nightly
 def test_what_the_tutorial_shows_is_printed(shell: Shell, tmp_path: Path) -> None:
     for chapter in CHAPTERS:
         page = blocks(TUTORIAL / f"{chapter}.md")
@@ -111,6 +112,7 @@ def test_what_the_tutorial_shows_is_printed(shell: Shell, tmp_path: Path) -> Non
                     assert re.fullmatch(_pattern(after.text), printed), where
 
 
+@pytest.mark.nightly
 def test_what_the_tutorial_runs_is_the_wheel(shell: Shell, installed: Path) -> None:
     status, printed = shell.run("python -c 'import dataflow, runners; print(runners.__file__)'")
     assert status == 0

@@ -600,10 +600,10 @@ def test_a_statement_that_takes_too_long_is_unknown_and_the_others_are_there(sho
     assert found["quick"].rows == [{"one": 1}]
 
 
-def test_a_store_of_an_older_version_is_refused_and_stays_as_it_is(store_dsn: str) -> None:
-    with closing(ReadOnlyStore(store_dsn)) as reader, pytest.raises(UnsuitableStoreError):
+def test_a_store_of_an_older_version_is_refused_and_stays_as_it_is(empty_dsn: str) -> None:
+    with closing(ReadOnlyStore(empty_dsn)) as reader, pytest.raises(UnsuitableStoreError):
         reader.read({})
-    with psycopg.connect(store_dsn) as admin:
+    with psycopg.connect(empty_dsn) as admin:
         assert admin.execute("SELECT to_regnamespace('dataflow')").fetchone() == (None,)
 
 

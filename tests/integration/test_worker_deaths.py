@@ -101,9 +101,9 @@ def expected() -> dict[int, int]:
     ("end", "step_timeout", "why"),
     [
         (leave, 60.0, "exit code 3"),
-        (leave_as_if_all_were_well, 60.0, "exit code 0"),
+        pytest.param(leave_as_if_all_were_well, 60.0, "exit code 0", marks=pytest.mark.nightly),
         (crash, 60.0, "signal 11 (SIGSEGV)"),
-        (ask_to_leave, 60.0, "exit code 4"),
+        pytest.param(ask_to_leave, 60.0, "exit code 4", marks=pytest.mark.nightly),
         # More than the other records take, on any machine.
         (never_return, 4.0, "took longer than 4 seconds"),
     ],
@@ -177,6 +177,7 @@ def test_a_locked_table_is_waited_for_and_that_is_reported(
     result.cancel()
 
 
+@pytest.mark.nightly
 def test_a_worker_for_which_spark_has_no_room_is_missed(
     streaming: Streaming, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -75,7 +75,10 @@ def test_it_is_what_the_drivers_own_handlers_get(
     assert lines == ["mine: INFO element 7 look logs True", "mine: ERROR bad 7 look logs True"]
 
 
-@pytest.mark.parametrize(("runner", "level"), [("batch", "INFO"), ("streaming", "ERROR")])
+@pytest.mark.parametrize(
+    ("runner", "level"),
+    [("batch", "INFO"), pytest.param("streaming", "ERROR", marks=pytest.mark.nightly)],
+)
 def test_it_is_on_the_drivers_terminal(
     runner: str, level: str, store_dsn: str, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_window_of_answers_fires_when_the_watermark_passes_it(
     chained.check_chain_on_time(windowing, arrivals, trigger, Chain(second, on_time))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD_STREAMS)
 @pytest.mark.parametrize("gap_us", [1, 4, 9])
 def test_hard_streams_through_sessions_of_sessions(name: str, gap_us: int) -> None:
@@ -126,6 +127,7 @@ def test_a_window_that_has_become_empty_is_retracted_in_its_turn(name: str) -> N
     chained.check_chain_on_time(windowing, arrivals, df.Always(), chain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD_CHAINS)
 def test_hard_chains(name: str) -> None:
     """Chains written by hand."""

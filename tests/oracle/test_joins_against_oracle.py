@@ -57,6 +57,7 @@ def test_a_join_of_what_is_retracted_adds_up_to_the_oracles_pairs(
     check_join_of_results(windowing, arrivals, both, second, join_type, combiner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD_STREAMS)
 @pytest.mark.parametrize("join_type", df.JoinType, ids=lambda each: each.name)
 def test_hard_streams(name: str, join_type: df.JoinType) -> None:

@@ -142,6 +142,7 @@ def check_hard(name: str, combiner: Combiner, size_us: int, percentile: float = 
                 check_stamped(windowing, arrivals, how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("combiner", Combiner)
 @pytest.mark.parametrize(
@@ -154,6 +155,7 @@ def test_hard_panes_at_the_event_times_of_records(
     check_hard(name, combiner, size_us)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("combiner", Combiner)
 def test_hard_panes_of_triggers_that_follow_a_percentile(name: str, combiner: Combiner) -> None:

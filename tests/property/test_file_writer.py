@@ -235,6 +235,7 @@ class _LeavesFiles(FileWriter):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "writer", [_LeavesHidden, _ShowsFirst, _CommitsUnconditionally, _CleansAll, _LeavesFiles]
 )

@@ -80,6 +80,7 @@ class Keep(df.DoFn):
         self.emitted.append((key, window.start_us // 10_000_000, result))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", FUNCTIONS, ids=shown)
 @stated(len(FUNCTIONS))
 @given(timed=TIMED_VALUES, bundle_records=st.integers(1, 4))
@@ -102,6 +103,7 @@ def test_the_answer_is_that_of_the_whole_group(
         assert len(found) == len(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", FUNCTIONS, ids=shown)
 @stated(len(FUNCTIONS))
 @given(stream=streams(late=False))

@@ -71,6 +71,7 @@ def looked_at(panes: list[LoggedPane]) -> int:
     return sum(len(each) for pane in panes for sides in pane.value.products for each in sides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("join_type", df.JoinType, ids=lambda each: each.name)
 def test_each_order_costs_its_pair(join_type: df.JoinType) -> None:
     """Rows emitted and values looked at are as many as have come, and so are calls."""

@@ -448,6 +448,7 @@ def test_the_scripts_of_the_breakages_hold() -> None:
     check_all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_what_is_broken_is_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)

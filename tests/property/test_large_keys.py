@@ -197,6 +197,7 @@ def test_a_large_key_emits_what_it_emits_in_memory(
     assert all(each == sorted(each) for each in ends.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece_bytes", [60, PIECE_BYTES])
 @pytest.mark.parametrize("window_fn", WINDOW_FNS[:-1], ids=str)
 def test_a_group_that_does_not_fit_is_a_sequence_over_a_file(

@@ -410,6 +410,7 @@ def test_lineage_through_state_is_exactly_once_over_faults(
     check_kept(partial(explain_row, finder(simulation.cluster.store, JOB)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_batch_records_what_a_stream_does(seed: int) -> None:
     """Each record once, whoever dies."""
@@ -495,6 +496,7 @@ def test_a_traced_pane_is_the_pane() -> None:
         assert copied == pane
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
 def test_what_is_emitted_does_not_depend_on_lineage(program: Program) -> None:
     """Of each construct of the SDK."""

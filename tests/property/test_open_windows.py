@@ -329,6 +329,7 @@ HARD += [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", HARD)
 def test_hard_scripts_emit_the_same_however_windows_are_kept(script: dict[str, Any]) -> None:
     check_a_stream(**script)

@@ -246,6 +246,7 @@ class _NumbersAnew(MemoryOutbox):
         return super().take_lane(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [

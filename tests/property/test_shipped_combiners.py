@@ -191,6 +191,7 @@ class Keep(df.DoFn):
         self.emitted.append((*element, window.start_us // 10_000_000))
 
 
+@pytest.mark.slow
 @every_case
 @costly(17)
 @given(data=st.data(), bundle_records=st.integers(1, 4))
@@ -257,6 +258,7 @@ COMBINING: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("combining", COMBINING, ids=lambda each: each.default_label())
 @costly(16)
 @given(stream=streams(late=False))

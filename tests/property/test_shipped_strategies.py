@@ -103,6 +103,7 @@ def parts_of(trigger: Any) -> Iterator[df.Trigger]:
                 yield from parts_of(part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", kinds_of(df.Trigger), ids=lambda kind: kind.__name__)
 def test_every_trigger_is_drawn(kind: type) -> None:
     def has_kind(trigger: df.Trigger) -> bool:

@@ -131,6 +131,7 @@ def test_a_window_fn_of_ones_own_that_is_right(timestamps_us: list[int]) -> None
     check_window_fn(Own(), timestamps_us)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("window_fn", "part"),
     [

@@ -371,6 +371,7 @@ def test_nothing_stays_of_a_view_that_is_half_made_and_not_wanted_any_more() -> 
     assert min(stages["part"], stages["bucket"]) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", range(0, 60, 5))
 def test_of_a_view_that_is_no_dict_no_element_is_lost(twice: int) -> None:
     """It is found when some of the pages have been made: the second element of a key is in the second pane."""
@@ -647,6 +648,7 @@ def test_the_scenes_of_the_breakages_are_right() -> None:
     check_scenes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_what_is_broken_is_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutation(monkeypatch)

@@ -510,6 +510,7 @@ MUTATIONS: list[Callable[[Patch], None]] = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 def test_a_broken_core_is_found(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
     """Each mutation of the core makes a law fail, whatever else it does."""

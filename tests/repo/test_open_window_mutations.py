@@ -100,6 +100,7 @@ def keep_what_has_ended(patch: Patch) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutate",
     [

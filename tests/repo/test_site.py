@@ -48,6 +48,7 @@ def test_pages_name_what_there_is() -> None:
     assert wrong == []
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(

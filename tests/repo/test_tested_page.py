@@ -1,8 +1,11 @@
 """The page that says what was tested how counts what there is."""
 
+import pytest
+
 from tools import tested
 
 
+@pytest.mark.slow
 def test_the_page_counts_what_there_is() -> None:
     """Rounded down, and so that what grows by a third is counted anew."""
     there, stated = tested.counts(), tested.stated(tested.PAGE.read_text("utf-8"))

@@ -42,7 +42,7 @@ from runners.testing.simulator.pipelines import LATENESS, PIPELINES, TRIGGERS, N
 from runners.testing.simulator.scripts import SECONDS, truthful
 from runners.testing.simulator.simulation import Simulation
 from tests.backfill_jobs import LocalBackfill
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Of each pipeline, with crashes and without.
@@ -195,12 +195,8 @@ def run(pipeline: str, seed: int, crash_rate: float) -> _Loaded:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
-@pytest.mark.parametrize(
-    "pipeline",
-    # What the daily loop needs of side inputs is in pages, below.
-    [pytest.param(each, marks=pytest.mark.slow) if each == "sides" else each for each in ALL],
-)
+@pytest.mark.parametrize("crash_rate", [0.0, 0.05])
+@pytest.mark.parametrize("pipeline", each_third(ALL, 1))
 def test_the_fold_of_backfill_and_live_is_that_of_one_run(pipeline: str, crash_rate: float) -> None:
     crashes, found = 0, Counter[str]()
     for seed in range(SEEDS):
@@ -409,6 +405,7 @@ MUTATIONS: list[tuple[str, Callable[[Patch], None]]] = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(("pipeline", "mutate"), MUTATIONS)
 def test_a_backfill_that_is_broken_on_purpose_is_found(

@@ -22,7 +22,7 @@ from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.process import Steps
 from runners.testing.simulator.scripts import truthful
 from runners.testing.simulator.simulation import Simulation
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def nothing_in_memory(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_in_memory")
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 2))
 def test_pipelines_with_all_state_in_the_store(pipeline: str) -> None:
     simulate(pipeline, seeds=SEEDS)
 

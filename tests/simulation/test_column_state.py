@@ -144,6 +144,7 @@ HANDS = {Fault.MOVE: 0.2, Fault.CRASH: 0.03}
 RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutation", "faults"),

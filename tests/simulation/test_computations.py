@@ -15,6 +15,7 @@ from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 from tests.visit_topology import COLUMNS, Flush, Visit, build, expected, row
 
 
+@pytest.mark.slow
 @costly(cells=2)
 @given(script=VISITS, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])

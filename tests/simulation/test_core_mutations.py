@@ -609,6 +609,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("mutation", "pipeline", "invariant"),
     [

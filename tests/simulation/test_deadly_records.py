@@ -221,7 +221,7 @@ class KeepValues(Keep):
         yield self.strike(element[1])
 
 
-@pytest.mark.parametrize("number", SPREADS)
+@pytest.mark.parametrize("number", [pytest.param(12, marks=pytest.mark.nightly), 14])
 def test_each_of_several_behind_a_grouping_is_found(number: int) -> None:
     """A range goes on with the deliveries of other senders, and other ranges of its worker with all of theirs."""
     pipeline, values, deaths = of_many(number)

@@ -156,6 +156,7 @@ def check(seed: int, faults: Any = FAULTS, store: MemoryStore | None = None) -> 
     return source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_splits_come_and_go(seed: int) -> None:
     check(seed)

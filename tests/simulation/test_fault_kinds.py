@@ -183,9 +183,10 @@ WHERE: dict[Any, tuple[BuildLike | str, int]] = {
 }
 
 #: The seed that shows it, where it is not one of the first.
-KNOWN: dict[Any, int] = {divide_columns_by_the_step_alone: 225}
+KNOWN: dict[Any, int] = {divide_columns_by_the_step_alone: 143}
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("mutation", "fault", "rate", "others"),

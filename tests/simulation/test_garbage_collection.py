@@ -102,6 +102,7 @@ def with_something_new(script: Sequence[Sequence[tuple[int, int]]]) -> GoesOn:
     return GoesOn([*batches_sent, Batch([7], [NEW_US], NEW_US)])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning")
 @pytest.mark.parametrize("mode", df.AccumulationMode)
 @costly(cells=3)

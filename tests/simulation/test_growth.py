@@ -156,6 +156,7 @@ def test_there_is_no_more_after_four_times_as_long() -> None:
     assert growing(1) == {}
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "unpruned",

@@ -19,7 +19,7 @@ from runners.millwheel.worker.step_limits import StepLimits
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.testing.simulator import SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 
 Patch = pytest.MonkeyPatch
 #: Of each pipeline and each length; there are more than twenty of these.
@@ -34,7 +34,7 @@ def short_journals(monkeypatch: Patch, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 0))
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32))
 @example(seed=38302)  # signals: a range moves at the end of the job, with what is left to do

@@ -14,7 +14,7 @@ from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Simulation
 from runners.testing.simulator.store import SimulatedStore
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 
 SEEDS = by_profile(dev=4, ci=4, nightly=10_000)
 #: With what makes it worse: workers that hang, messages of long ago, commits that come late.
@@ -33,7 +33,7 @@ def losing(count: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 2))
 def test_whatever_the_store_loses_every_record_counts_once(pipeline: str) -> None:
     summary = simulate(pipeline, seeds=losing(SEEDS), faults=FAULTS)
 

@@ -18,7 +18,7 @@ from runners.testing.simulator.backups import Backups
 from runners.testing.simulator.dice import Dice
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Simulation
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 from tests.simulation.test_weak_productions import NEITHER, STAGES, UNCOUNTED, WEAK, Distinct, build
 from tests.simulation.test_worker_crashes import scripted
 
@@ -93,7 +93,7 @@ class Losses:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 0))
 def test_the_job_ends_by_name_or_its_rows_are_right(pipeline: str, monkeypatch: Patch) -> None:
     """Where it does not end, nobody had built on what is lost, which was done once more."""
     losses = Losses(monkeypatch)
@@ -105,7 +105,7 @@ def test_the_job_ends_by_name_or_its_rows_are_right(pipeline: str, monkeypatch: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 1))
 def test_with_all_other_faults(pipeline: str) -> None:
     simulate(pipeline, seeds=losing(SEEDS, ALL_FAULTS), faults=ALL_FAULTS)
 

@@ -17,7 +17,7 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.scripted_source import Batch, ScriptedSource
 from runners.testing.simulator import Fault, SimulatedCluster, SimulationError, dice, simulate
 from runners.testing.simulator.pipelines import PIPELINES
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ KEYS, TIMERS_PER_STEP = 200, 10
 
 
 @pytest.mark.parametrize("timers", [1, 2])
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 1))
 def test_pipelines_with_few_timers_in_a_step(
     pipeline: str, timers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,6 +176,7 @@ def test_the_direct_runner_counts_each_element_once() -> None:
     assert ours["numbered", "panes"] == len(good)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_backfill_and_the_stream_behind_it_count_what_the_direct_runner_does(seed: int) -> None:
     """With attempts that die in between, and others that are repeated when they have committed."""
@@ -207,6 +208,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gather, "RECORDS_FIRST", 5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_steps")
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("tries", [2, None])

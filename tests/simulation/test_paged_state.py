@@ -281,7 +281,7 @@ def seen_now(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.nightly), 0.1])
 def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch: Patch) -> None:
     """What was emitted is read again by whoever takes a shard over, and goes with its window."""
     tiny_parts(monkeypatch)
@@ -326,7 +326,7 @@ def looked_up(value: int, sums: Any, pairs: Any, every: Any) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crash_rate", [0.0, 0.1])
+@pytest.mark.parametrize("crash_rate", [pytest.param(0.0, marks=pytest.mark.nightly), 0.1])
 def test_what_is_looked_up_is_what_the_direct_runner_finds(
     crash_rate: float, monkeypatch: Patch
 ) -> None:

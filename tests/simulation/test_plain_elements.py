@@ -17,7 +17,7 @@ from runners.core.side_inputs.side_inputs_machine import SideInputsMachine
 from runners.core.stateful import plain_elements
 from runners.direct import DirectRunner
 from runners.testing.simulator.errors import SimulationError
-from tests.effort import by_profile, costly
+from tests.effort import by_profile, costly, each_third
 from tests.simulation.test_plain_input import FOR_EVER, RETRACTING, corrected_at_once, updated
 from tests.simulation.test_worker_crashes import Cluster, batches, scripted
 
@@ -201,7 +201,7 @@ def long(
 
 
 @pytest.mark.parametrize("window_fn", WINDOW_FNS[:2])
-@pytest.mark.parametrize("sees", SEES)
+@pytest.mark.parametrize("sees", each_third(SEES, 0))
 @pytest.mark.parametrize("is_in_pages", [False, True])
 def test_much_is_converted(
     sees: str, window_fn: df.WindowFn, monkeypatch: Patch, *, is_in_pages: bool
@@ -225,7 +225,7 @@ def in_pages(patch: Patch) -> None:
 
 
 @pytest.mark.parametrize("sees", ["retracted", "both"])
-@pytest.mark.parametrize("branches", [[], ["lows"]])
+@pytest.mark.parametrize("branches", [[], pytest.param(["lows"], marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("is_in_pages", [False, True])
 def test_what_a_removed_step_beside_side_inputs_has_emitted_is_retracted(
     sees: str, branches: Sequence[str], monkeypatch: Patch, *, is_in_pages: bool

@@ -25,8 +25,8 @@ from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Simulation
 from runners.testing.simulator.sources import _Wrapped
 from runners.testing.simulator.trace import STORY_LINES_MAX
-from tests.effort import by_profile
-from tests.simulation.bad_seeds import BAD_SEEDS, known_first
+from tests.effort import by_profile, each_third
+from tests.simulation.bad_seeds import BAD_SEEDS
 from tests.simulation.test_core_mutations import skip_the_token
 
 #: Of each pipeline.
@@ -41,7 +41,11 @@ DEAR = ("sides", "stamped")
 
 @pytest.mark.parametrize(
     "pipeline",
-    [pytest.param(each, marks=pytest.mark.slow if each in DEAR else ()) for each in PIPELINES],
+    [
+        # A third of those that are cheap is enough for the daily loop.
+        pytest.param(each, marks=pytest.mark.slow if each in DEAR or index % 3 else ())
+        for index, each in enumerate(PIPELINES)
+    ],
 )
 def test_shipped_pipelines_keep_their_promises(pipeline: str) -> None:
     bad = [seed for name, seed in BAD_SEEDS if name == pipeline]
@@ -59,7 +63,7 @@ def digest(pipeline: str, seed: int) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 0))
 def test_a_seed_repeats_itself(pipeline: str) -> None:
     once = [digest(pipeline, seed) for seed in range(1, REPEATED + 2)]
 
@@ -67,6 +71,7 @@ def test_a_seed_repeats_itself(pipeline: str) -> None:
     assert len(set(once)) == len(once)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_seed_repeats_itself_in_another_process() -> None:
     """Where strings have other hashes, so that sets of them have another order."""
@@ -89,14 +94,17 @@ def test_a_seed_repeats_itself_in_another_process() -> None:
     assert outputs[0].count("\n") == len(PIPELINES)
 
 
+#: Seeds in which workers die at all points, and in which all faults strike; as `known_first`, they only save time.
+POINTS, STRUCK = [38, 3, 538], [72, 34, 54, 14]
+
+
 @pytest.mark.slow
 def test_every_fault_strikes_and_a_worker_dies_at_every_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(trace, "STORY_LINES_MAX", 1_000_000)
     died: set[str] = set()
-    # Of the points the rarest, and then all others.
-    for seed in known_first(102, 600):
+    for seed in [*POINTS, *range(600)]:
         if died >= set(SyncPoint):
             break
         kinds = {Fault.CRASH, Fault.LOST_REPLY, Fault.LATE_COMMIT}
@@ -107,7 +115,7 @@ def test_every_fault_strikes_and_a_worker_dies_at_every_point(
     assert died >= set(SyncPoint)
     # A delay is no single event.
     struck = {Fault.DELAY}
-    for seed in range(150):
+    for seed in [*STRUCK, *range(150)]:
         if struck == ALL_FAULTS:
             break
         struck |= {*simulate("sums", seeds=[seed]).faults}

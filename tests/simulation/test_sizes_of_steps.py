@@ -18,7 +18,7 @@ from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.simulator import NO_FAULTS, Fault, dice, simulate
 from runners.testing.simulator.cluster import SimulatedCluster
 from runners.testing.simulator.pipelines import PIPELINES
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 from tests.simulation.test_cell_cache import IN_CELLS
 
 #: Of the shipped pipelines: so little that hardly anything is in one piece.
@@ -179,7 +179,7 @@ def test_a_record_that_is_too_large_is_refused_by_name() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 1))
 def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails between them."""
     tiny = StepLimits(nbytes=4 * PIECE_BYTES, piece_bytes=PIECE_BYTES, first=1)
@@ -189,7 +189,7 @@ def test_what_goes_in_pieces_arrives_once(pipeline: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 2))
 def test_what_is_too_large_is_refused_and_goes_on_with_a_larger_limit(pipeline: str) -> None:
     """Results are those of a run that was never refused; and nothing that the store refuses is ever sent to it."""
     faults = {Fault.SIZE_LIMIT: 1.0, Fault.CUT_COMMIT: 0.05, Fault.CRASH: 0.005, Fault.MOVE: 0.02}

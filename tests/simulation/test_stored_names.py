@@ -15,7 +15,7 @@ from runners.stored.framing import frame, kind_of
 from runners.testing.simulator import simulate
 from runners.testing.simulator.network import VirtualNetwork
 from runners.testing.simulator.pipelines import PIPELINES
-from tests.effort import by_profile
+from tests.effort import by_profile, each_third
 from tests.stored_bytes import named_in_pickle, ours_in
 
 
@@ -58,7 +58,7 @@ def bytes_in(value: Any) -> Iterator[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", each_third(PIPELINES, 0))
 def test_no_stream_names_a_module_of_ours(name: str, named: list[str]) -> None:
     simulate(name, seeds=by_profile(dev=1, ci=2, nightly=100))
 

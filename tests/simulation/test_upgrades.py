@@ -15,7 +15,7 @@ from runners.testing.simulator import ALL_FAULTS, NO_FAULTS, SimulationError, si
 from runners.testing.simulator.cluster import JOB
 from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.simulation import Scenario, Simulation
-from tests.effort import by_profile, costly
+from tests.effort import by_profile, costly, each_third
 
 #: Of each of a few pipelines, to see what they leave.
 SEEDS = by_profile(dev=8, ci=8, nightly=12)
@@ -49,7 +49,7 @@ def next_format(reader: Counted | None) -> Format:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", each_third(PIPELINES, 0))
 @costly(len(PIPELINES))
 @given(seed=st.integers(0, 2**32))
 def test_newer_code_goes_on_with_the_rows_of_an_undisturbed_run(name: str, seed: int) -> None:

@@ -33,7 +33,7 @@ from runners.testing.simulator.pipelines import PIPELINES
 from runners.testing.simulator.scripts import SECONDS
 from runners.testing.simulator.simulation import Scenario, Simulation
 from tests.backfill_jobs import LocalBackfill
-from tests.effort import costly
+from tests.effort import costly, each_third
 from tests.simulation.test_batch import (
     DETERMINISTIC,
     ONCE,
@@ -112,7 +112,7 @@ def upgraded(name: str, seed: int, upgrade: Format, *, is_late: bool) -> Counter
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", each_third(PIPELINES, 1))
 @costly(len(PIPELINES))
 @given(seed=SEEDS, is_late=st.booleans())
 # Frames of another size were packed in another way: two receivers had panes of different attempts at a range.
@@ -167,7 +167,7 @@ def unpacked(shipment: Shipment) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", each_third(PIPELINES, 2))
 @costly(len(PIPELINES))
 @given(seed=SEEDS)
 def test_a_task_of_a_backfill_ships_the_same_whichever_version_runs_it_again(

@@ -134,6 +134,7 @@ def test_what_fits_is_one_commit_and_what_does_not_is_several() -> None:
     assert commits(0) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spill_bytes", [0, 1 << 40])
 @pytest.mark.parametrize("is_chained", [False, True])
 @pytest.mark.parametrize("is_after", [False, True])
@@ -226,6 +227,7 @@ class Victims:
 VICTIMS = [(key, 30) for key in range(KEYS) if key % 10 == Victims.rest]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_chained", [False, True])
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_group_that_fails_is_one_letter_wherever_an_attempt_dies(

@@ -22,6 +22,7 @@ def false_positive_rate(id_filter: IdFilter) -> float:
     return len(id_filter.maybes(NEW)) / len(NEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.1, 0.01, 0.001])
 @pytest.mark.parametrize("expected", [10, 1_000, 50_000])
 def test_it_keeps_its_rate_however_many_it_holds(expected: int, rate: float) -> None:
