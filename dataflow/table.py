@@ -44,6 +44,8 @@ def element_type(column_type: Any) -> Any:
     Args:
         column_type: of the column.
     """
+    if type(column_type) is type:
+        return None  # Most are, and to ask for an origin takes longer than all else that is asked about a column.
     return get_args(column_type)[0] if get_origin(column_type) is list else None
 
 

@@ -6,7 +6,7 @@ would have left one after the other, however they are put together.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
@@ -153,31 +153,13 @@ def merged(steps: Sequence[WorkerStep]) -> WorkerStep:
     """
     if len(steps) == 1:
         return steps[0]
-    return WorkerStep(
-        ranges=_newest(each.ranges for each in steps),
-        progress=_newest(each.progress for each in steps),
-        cells=_in_order(each.cells for each in steps),
-        timers=_in_order(each.timers for each in steps),
-        journal=_in_order(each.journal for each in steps),
-        compacted=_newest(each.compacted for each in steps),
-        late=_in_order(each.late for each in steps),
-        dead=_in_order(each.dead for each in steps),
-        tables=_in_order(each.tables for each in steps),
-        lineage=_in_order(each.lineage for each in steps),
-        checkpoints=_in_order(each.checkpoints for each in steps),
-        positions=_newest(each.positions for each in steps),
-        finished=_any(each.finished for each in steps),
-        record_ids=_in_order_by_range(each.record_ids for each in steps),
-        horizons_us=_newest(each.horizons_us for each in steps),
-        reshape=_only(each.reshape for each in steps),
-        ended_handovers=_any(each.ended_handovers for each in steps),
-        taken_in=_newest(each.taken_in for each in steps),
-        delivered=_newest(each.delivered for each in steps),
-        origins=_newest(each.origins for each in steps),
-        metrics=merged_metrics(each.metrics for each in steps),
-        when_committed=_in_order(each.when_committed for each in steps),
-        traces=_in_order(each.traces for each in steps),
-    )
+    fields: dict[str, Any] = {}
+    for name, merge in _MERGES.items():
+        # Most fields of most steps are empty, and a round merges two of them, for a few records.
+        parts = [part for step in steps if (part := getattr(step, name))]
+        if parts:
+            fields[name] = parts[0] if len(parts) == 1 else merge(parts)
+    return WorkerStep(**fields)
 
 
 def _in_order(parts: Iterable[Sequence[ItemT]]) -> tuple[ItemT, ...]:
@@ -210,3 +192,31 @@ def _only(parts: Iterable[Reshape | None]) -> Reshape | None:
     if len(found) > 1:
         raise ValueError(f"each change of the bounds of ranges is a commit of its own: {found}")
     return found[0] if found else None
+
+
+#: How each field of steps is merged: the parts that are not empty, in their order, two at least.
+_MERGES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "ranges": _newest,
+    "progress": _newest,
+    "cells": _in_order,
+    "timers": _in_order,
+    "journal": _in_order,
+    "compacted": _newest,
+    "late": _in_order,
+    "dead": _in_order,
+    "tables": _in_order,
+    "lineage": _in_order,
+    "checkpoints": _in_order,
+    "positions": _newest,
+    "finished": _any,
+    "record_ids": _in_order_by_range,
+    "horizons_us": _newest,
+    "reshape": _only,
+    "ended_handovers": _any,
+    "taken_in": _newest,
+    "delivered": _newest,
+    "origins": _newest,
+    "metrics": merged_metrics,
+    "when_committed": _in_order,
+    "traces": _in_order,
+}

@@ -29,7 +29,7 @@ from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.productions import note_durable, note_submitted, production_of
-from runners.millwheel.worker.worker_step import WorkerStep, merged
+from runners.millwheel.worker.worker_step import _MERGES, WorkerStep, merged
 from runners.stored.metrics import metrics_of
 from windowing.window import GLOBAL_WINDOW
 
@@ -226,3 +226,8 @@ def test_a_signal_that_is_committed_is_not_committed_again() -> None:
     owner = Owner()
     owner.commit(owner.step_of([READ], 1))
     assert not owner.commit(owner.step_of([READ], 1)).signal_marks
+
+
+def test_each_field_of_a_step_is_merged() -> None:
+    """One that is not would be lost where steps become one commit."""
+    assert [each.name for each in attrs.fields(WorkerStep)] == [*_MERGES]
