@@ -7,7 +7,6 @@ event times only, and stateful DoFns are given their elements in the order of th
 """
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -222,16 +221,18 @@ class _Lane:
 
     def _by_range(self, partials: Sequence[Partial]) -> Iterator[tuple[int, list[Partial]]]:
         """Divide partials among the key ranges that are wanted, and add them to the digests of all."""
-        number_of = defaultdict[Any, int](itertools.count().__next__)
         keys = [each[0] for each in partials]
         # In memory two keys are equal exactly if their bytes are.
-        which = np.fromiter(map(number_of.__getitem__, keys), np.int64, len(keys))
-        hashes = self._codec.hashes(list(number_of))
-        ranges_of = range_indexes(hashes, self._count)[which]
+        distinct = list(dict.fromkeys(keys))
+        hashes = self._codec.hashes(distinct)
+        if len(distinct) < len(keys):
+            number_of = dict(zip(distinct, itertools.count(), strict=False))
+            hashes = hashes[np.fromiter(map(number_of.__getitem__, keys), np.int64, len(keys))]
+        ranges_of = range_indexes(hashes, self._count)
         if self._sign_of is None:
             net_counts = map(self._net_count or _count_of, partials)
             counts = np.fromiter(net_counts, np.int64, len(partials))
-            self._add_sums(hashes[which], [each[1] for each in partials], counts, ranges_of)
+            self._add_sums(hashes, [each[1] for each in partials], counts, ranges_of)
         for index in sorted(self._wanted.intersection(np.unique(ranges_of).tolist())):
             yield index, list(itertools.compress(partials, (ranges_of == index).tolist()))
 
