@@ -17,7 +17,7 @@ from tests.waiting import RUN_MAX_S, until
 
 JOB = "killed"
 #: Kills of the whole job: driver, Java and workers at once, or the driver alone, leaving the rest to notice.
-JOB_KILLS = 5
+JOB_KILLS = 3
 #: Kills of one worker of a running job, which goes on without being started again.
 WORKER_KILLS = 2
 TABLES = ("flight_hours", "aircraft_sessions", "flight_dead_letters")

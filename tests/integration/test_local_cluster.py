@@ -132,6 +132,7 @@ def sessions(dsn: str) -> int:
     return int(found[0])
 
 
+@pytest.mark.nightly
 def test_a_stream_loses_an_executor_and_has_another(streaming: Streaming, tmp_path: Path) -> None:
     """Its worker is replaced, in an executor that was not there before; the rows are the direct runner's."""
     build = two_branches(write_events(tmp_path / "events.csv"))

@@ -83,6 +83,7 @@ class Number(NamedTuple):
     at: datetime
 
 
+@pytest.mark.nightly
 class TestColumns(_Contract):
     form = RowForm(row_type=Number, fields=Number._fields, event_time="at")
 

@@ -49,7 +49,7 @@ RUNNERS = pytest.mark.parametrize(
     "runner",
     [
         BatchRunner,
-        StreamingRunner,
+        pytest.param(StreamingRunner, marks=pytest.mark.nightly),
         pytest.param(BackfillRunner, marks=pytest.mark.nightly),
         pytest.param(BackfillThenLiveRunner, marks=pytest.mark.nightly),
     ],

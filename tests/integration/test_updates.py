@@ -98,6 +98,7 @@ def running(lines: Path, store_dsn: str, spark_master: str) -> Iterator[Streamin
     job.cancel()
 
 
+@pytest.mark.nightly
 def test_a_stream_is_updated_while_it_runs(
     running: StreamingJob, lines: Path, store_dsn: str
 ) -> None:

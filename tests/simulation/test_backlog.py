@@ -18,7 +18,7 @@ DAY_US = 86_400 * US_PER_SECOND
 DISORDER_US = 360 * US_PER_SECOND
 WINDOW_S = 600
 RECORDS, RECORDS_PER_BATCH = 400, 20
-SEEDS = 12
+SEEDS = 6
 COLUMNS = {"key": int, "start_us": int, "index": int, "timing": str, "values": str}
 
 

@@ -202,7 +202,7 @@ def long(
 
 @pytest.mark.parametrize("window_fn", WINDOW_FNS[:2])
 @pytest.mark.parametrize("sees", each_third(SEES, 0))
-@pytest.mark.parametrize("is_in_pages", [False, True])
+@pytest.mark.parametrize("is_in_pages", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_much_is_converted(
     sees: str, window_fn: df.WindowFn, monkeypatch: Patch, *, is_in_pages: bool
 ) -> None:
