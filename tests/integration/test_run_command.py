@@ -48,7 +48,8 @@ def dataflow(tmp_path: Path, store_dsn: str) -> Callable[..., str]:
     return run
 
 
-@pytest.mark.parametrize("runner", [pytest.param("batch", marks=pytest.mark.nightly), "streaming"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("runner", ["batch", "streaming"])
 def test_a_module_in_this_directory_is_run(
     runner: str, tmp_path: Path, store_dsn: str, dataflow: Callable[..., str]
 ) -> None:

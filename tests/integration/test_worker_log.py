@@ -91,7 +91,8 @@ def test_it_is_on_the_drivers_terminal(
     assert (f"INFO mine [transform 'look', {worker}" in done.stderr) is (level == "INFO")
 
 
-@pytest.mark.parametrize("runner", [pytest.param("batch", marks=pytest.mark.nightly), "streaming"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("runner", ["batch", "streaming"])
 def test_it_is_one_json_object_a_line(runner: str, store_dsn: str, tmp_path: Path) -> None:
     """With where it was, and of a stream the production; nothing of ours is another line."""
     script = tmp_path / "job.py"

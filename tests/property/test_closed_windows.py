@@ -49,6 +49,7 @@ class CountedSource(Endless):
         return self.reader
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("windowing", WINDOWINGS, ids=lambda each: each.kind)
 def test_after_10000_closed_windows_a_record_costs_what_it_did_after_the_first(

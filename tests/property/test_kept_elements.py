@@ -460,6 +460,7 @@ PAGE_BYTES = 4_096
 PAIRS = [(f"{each:050}", each) for each in range(2_000)]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("is_retracted", [False, True])
 def test_an_element_that_is_kept_costs_a_page_or_so(*, is_retracted: bool) -> None:

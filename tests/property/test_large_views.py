@@ -478,6 +478,7 @@ def scanned_once(patch: Patch) -> None:
     patch.setattr(CellCache, "_let_pass", lambda cache, _: let_pass(cache, Passing.LOOKUP))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", [None, pytest.param(scanned_once, marks=pytest.mark.slow)])
 def test_what_is_scanned_again_is_read_as_far_as_it_is_not_in_memory(
@@ -736,6 +737,7 @@ def scripted() -> list[list[tuple[Any, ...]]]:
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_broken_views_are_found(mutation: Callable[[Patch], None], monkeypatch: Patch) -> None:

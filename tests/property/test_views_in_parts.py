@@ -320,6 +320,7 @@ def most_written(form: str, firing: str, size: int) -> int:
     return engine.most_written
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("form", VIEWS)
 @pytest.mark.parametrize("firing", ADDING)

@@ -116,6 +116,7 @@ MUTATIONS: list[Callable[[Patch], None]] = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 def test_broken_merging_is_found(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:

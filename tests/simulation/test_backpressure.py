@@ -122,6 +122,7 @@ def test_what_is_on_the_way_is_bounded(
     assert cluster.most_waiting <= 200, f"seed={seed}"
 
 
+@pytest.mark.nightly
 @lengthy(cells=1)
 @given(seed=st.integers(0, 2**32), slowness=st.sampled_from([0.9, 0.97]))
 @pytest.mark.slow

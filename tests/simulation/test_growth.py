@@ -151,6 +151,7 @@ def growing(seed: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_there_is_no_more_after_four_times_as_long() -> None:
     assert growing(1) == {}

@@ -45,6 +45,7 @@ def run(name: str, config: GeneratorConfig, answers: Answers) -> tuple[Recorded,
     return recorded, p.run()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", QUERIES)
 def test_functions_have_the_answers_of_the_model(name: str) -> None:
     """For any seed, in order and not; nothing is late."""
@@ -57,6 +58,7 @@ def test_functions_have_the_answers_of_the_model(name: str) -> None:
     law()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CHANGING)
 def test_answers_that_late_events_change_are_right_in_the_end(name: str) -> None:
     """The signed sum of all panes is the model's answer over all events, however late they come."""
@@ -94,6 +96,7 @@ def test_the_last_pane_of_answers_that_accumulate_is_the_model(name: str) -> Non
     assert expected(name, LATE) == found(name, last.values())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", COLUMN_QUERIES)
 def test_columns_have_the_answers_of_the_model(name: str) -> None:
     @given(configs(are_late=False))

@@ -33,6 +33,7 @@ def ran() -> tuple[int, str, df.PipelineResult]:
     return status, out.getvalue(), result
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_planted_is_found_and_nothing_else(
     ran: tuple[int, str, df.PipelineResult],
