@@ -124,7 +124,7 @@ def test_numbers_of_every_length_are_those_that_are_written(
     "name", ["a", "at", "an_hour", "a_minute", "half_an_hour", "a_minute_and_a_half"]
 )
 def test_names_of_every_length_are_compared_in_full(name: str) -> None:
-    """What stands between two numbers is looked at eight bytes at a time."""
+    """Text between two numbers is compared sixteen bytes at a time, so lengths around that are tried."""
     line = f'{{"{name}":1,"{name}_too":2}}\n'
     types = {name: pa.int64(), f"{name}_too": pa.int64()}
     assert number_columns((line * 3).encode(), types) is not None
