@@ -110,9 +110,9 @@ class _Piece:
         text = b"".join((_PADDING, tail, lines, end, head, _PADDING))
         characters = np.frombuffer(text, np.uint8)
         is_number = characters - np.uint8(ord("-")) <= ord("9") - ord("-")
-        is_other = np.zeros(len(text), np.bool_)
-        np.not_equal(is_number[1:], is_number[:-1], out=is_other[1:])
-        places = np.flatnonzero(is_other)
+        is_edge = np.zeros(len(text), np.bool_)
+        np.not_equal(is_number[1:], is_number[:-1], out=is_edge[1:])
+        places = np.flatnonzero(is_edge)
         if not len(places) or len(places) % (2 * len(form)):
             raise _UnlikeError
         by_number = places.reshape(-1, len(form), 2)

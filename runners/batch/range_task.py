@@ -189,8 +189,9 @@ class TaskSettings:
 
 
 def _next_bundle(bundle_max: int, records: int, made: int) -> int:
-    """How many records to read next, from what the last bundle has become: of the same records always the same."""
-    few = _MADE_OF_EACH * records
+    """How many records to read next, one at least, from what the last bundle has become."""
+    # Of records that are all set aside something may be made too.
+    few = _MADE_OF_EACH * max(1, records)
     return bundle_max if made <= few else -(-bundle_max * few // made)
 
 
@@ -282,7 +283,7 @@ class RangeTask:
             with self.watch.at_work():
                 outputs = source.process(admitted, clocks)
             made = sum(map(records_in, outputs.groups.values()))
-            bundle_max = _next_bundle(reading.bundle_max, len(batch.values), made)
+            bundle_max = _next_bundle(reading.bundle_max, batch.records, made)
             yield from self._shipped(overflow.packed())
             yield from self._shipped(self.gatherer.add(outputs.groups))
             if not unwritten:

@@ -183,6 +183,23 @@ def hand_over(patch: pytest.MonkeyPatch, records: Callable[[int], int]) -> None:
     patch.setattr(_MemoryReader, "read", lambda reader, most: read(reader, records(most)))
 
 
+def test_fewer_records_are_read_behind_those_of_which_much_was_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: set[int] = set()
+
+    def noted(records: int) -> int:
+        asked.add(records)
+        return records
+
+    hand_over(monkeypatch, noted)
+    SimulatedBatch(sums, 0).run()
+    assert max(asked) == 3
+    asked.clear()
+    SimulatedBatch(expanded, 0).run()
+    assert {1, 2, 3} <= asked
+
+
 @pytest.mark.slow
 def test_batches_may_be_shorter_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what an attempt has written ends where no batch of the next one does."""
