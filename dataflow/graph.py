@@ -266,6 +266,20 @@ class PipelineGraph:
         """The transforms that read a collection, in order."""
         return [node for node in self.transforms if pcollection_id in node.inputs]
 
+    def of_transforms(self, transforms: tuple[TransformNode, ...]) -> "PipelineGraph":
+        """A part of the graph: some transforms, their collections, and what is said of these.
+
+        Args:
+            transforms: of this graph, in its order.
+        """
+        ids = {each for node in transforms for each in (*node.inputs, *node.outputs.values())}
+        return PipelineGraph(
+            transforms=transforms,
+            pcollections={each: self.pcollections[each] for each in sorted(ids)},
+            type_checks=tuple(each for each in self.type_checks if each.pcollection in ids),
+            freshness=tuple(each for each in self.freshness if each.pcollection in ids),
+        )
+
     def before(self, pcollection_id: int) -> tuple[TransformNode, ...]:
         """The transforms that lead to a collection, in order."""
         wanted, found = {pcollection_id}, []

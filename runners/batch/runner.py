@@ -160,6 +160,7 @@ class BatchRunner:
                 log_level=self._log_level,
                 check_types=self._check_types,
                 lineage=self._lineage,
+                runs_stages_alone=True,
             ),
             begin=begin_run,
         )

@@ -155,7 +155,7 @@ class Attempt:
         try:
             # Loaded for each attempt, so that no two share the user's objects.
             shipped = work.plan.value
-            plan = shipped.load()
+            plan = shipped.load(self._range_id.computation)
             send = None if work.log is None else work.log.send
             log_as(self._owner, shipped.log_level, work.settings.job, send, shipped.log_format)
             where = str(plan.stages[self._range_id.computation].root)

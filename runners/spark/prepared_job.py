@@ -31,7 +31,11 @@ _RANGES_PER_WORKER = 2
 
 @attrs.frozen(kw_only=True)
 class JobOptions:
-    """How a user wants a job to be run; see the runners for the meaning of each."""
+    """How a user wants a job to be run; see the runners for the meaning of each.
+
+    Attributes:
+        runs_stages_alone: whether a process that runs it runs one stage at a time.
+    """
 
     job: str
     mode: str
@@ -42,6 +46,7 @@ class JobOptions:
     log_level: str | None = None
     check_types: bool = False
     lineage: Lineage | None = None
+    runs_stages_alone: bool = False
 
     @classmethod
     def of_stream(
@@ -182,7 +187,7 @@ def prepare(
         operation.source.check()
     for _, sink in execution.graph.sinks().values():
         sink.check()
-    shipped = ShippedPlan.of(execution, options.log_level)
+    shipped = _shipped(execution, options)
     dsn = store_dsn(options.store)
     spec = _spec(execution, options)
     if claim is not None:
@@ -201,7 +206,7 @@ def prepare(
         job = opened.job if opened.job.is_finished else begin(store, opened.job)
     is_next = opened.plan is execution
     if not is_next:
-        shipped = ShippedPlan.of(opened.plan, options.log_level)
+        shipped = _shipped(opened.plan, options)
     if job.is_finished:
         print_line(
             f"job {options.job!r} is finished; nothing was done "
@@ -234,6 +239,10 @@ def planned_update(graph: PipelineGraph, options: JobOptions, update: Update) ->
     execution = plan(with_outboxes_of(graph, options.job))
     with closing(open_store(store_dsn(options.store))) as store:
         return plan_version(store, _spec(execution, options), execution, update)
+
+
+def _shipped(execution: ExecutionPlan, options: JobOptions) -> ShippedPlan:
+    return ShippedPlan.of(execution, options.log_level, by_stage=options.runs_stages_alone)
 
 
 def _execution(graph: PipelineGraph, options: JobOptions) -> ExecutionPlan:

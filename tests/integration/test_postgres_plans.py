@@ -2,6 +2,7 @@
 
 import time
 from contextlib import closing
+from cProfile import Profile
 
 import psycopg
 import pytest
@@ -42,3 +43,23 @@ def test_ending_much_state_at_once_looks_at_each_row_once(store_dsn: str) -> Non
             time.sleep(0.01)
 
     assert found[1] <= 10 * COUNT
+
+
+@pytest.mark.parametrize("among", [4, 400])
+def test_a_range_is_taken_over_without_reading_the_others(store_dsn: str, among: int) -> None:
+    """Every range of a job is taken over, so that what reads all of them each time takes the square of their number."""
+    ids = [RangeId("count", index) for index in range(among)]
+    ranges = [
+        RangeSpec(range_id=range_id, keys=keys)
+        for range_id, keys in zip(ids, even_ranges(among), strict=True)
+    ]
+    with closing(PostgresStore(store_dsn)) as store:
+        store.open_job(JobSpec(job="job", mode="batch", fingerprint="", ranges=ranges))
+        for range_id in ids[:2]:
+            # Statements are prepared, and the numbers of the job read, once for a connection.
+            store.acquire("job", [range_id], "me", 0)
+        profile = Profile()
+        taken = profile.runcall(store.acquire, "job", [ids[2]], "me", 0)
+
+    assert ids[2] == taken[ids[2]].row.range_id
+    assert 2_500 > sum(each.callcount for each in profile.getstats())

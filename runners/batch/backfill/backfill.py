@@ -83,7 +83,8 @@ class Backfill:
         with ExitStack() as until_loaded:
             until_loaded.callback(keeper.release)
             until_loaded.callback(release_sources, graph)
-            prepared = prepare(graph, self._stream.job, keeper.claim, look=look)
+            options = attrs.evolve(self._stream.job, runs_stages_alone=True)
+            prepared = prepare(graph, options, keeper.claim, look=look)
             while True:
                 if prepared.job.is_finished:
                     return prepared.result
@@ -102,7 +103,7 @@ class Backfill:
                 except StoreRestartedError as error:
                     # The positions of splits may be lost, and partials made of them be on their way: neither counts.
                     _LOG.warning("the backfill of job %s begins again: %s", self.job, error)
-                    options = attrs.evolve(self._stream.job, fresh=False)
+                    options = attrs.evolve(options, fresh=False)
                     prepared = prepare(graph, options, look=look)
                 else:
                     return prepared.result

@@ -114,6 +114,22 @@ class ExecutionPlan:
             if any(group.label == name for group in stage.groups)
         )
 
+    def of_stage(self, name: str) -> "ExecutionPlan":
+        """What a process needs that runs one stage alone: its transforms, and the groupings that it sends to.
+
+        Args:
+            name: of the stage.
+        """
+        # Where something is retracted, the transforms before a stage count as well.
+        assert self.retirement is None
+        stage = self.stages[name]
+        members = {each.label for each in (stage.root, *stage.nodes, *stage.groups)}
+        nodes = tuple(node for node in self.graph.transforms if node.label in members)
+        graph = self.graph.of_transforms(nodes)
+        return attrs.evolve(
+            self, graph=graph, stages={name: stage}, slices=self.slices.of_transforms(members)
+        )
+
     def freshness(self) -> Iterator[tuple[FreshnessDeclared, str]]:
         """What is declared of collections, each with the name of a stage that makes it."""
         for declared in self.graph.freshness:

@@ -5,7 +5,7 @@ slice instead (`WindowFn.slice_fn`), it stays one element up to the grouping, wh
 That is possible where nothing in between could tell the difference, and every window fires once, when all is there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
@@ -31,6 +31,15 @@ class Slices:
 
     assigned: Mapping[str, WindowFn] = attrs.field(factory=dict)
     groupings: frozenset[str] = frozenset()
+
+    def of_transforms(self, labels: Collection[str]) -> "Slices":
+        """What is said of some transforms.
+
+        Args:
+            labels: theirs.
+        """
+        assigned = {label: fn for label, fn in self.assigned.items() if label in labels}
+        return Slices(assigned, self.groupings.intersection(labels))
 
 
 def slices_of_graph(graph: PipelineGraph) -> Slices:

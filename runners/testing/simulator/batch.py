@@ -62,16 +62,21 @@ class AttemptDiedError(OSError):
 
 @attrs.frozen
 class _ShippedPlan:
-    code: bytes
+    code: Mapping[str, bytes]
     log_level: str = "WARNING"
     log_format: str = "text"
+
+    @classmethod
+    def of(cls, execution: ExecutionPlan) -> "_ShippedPlan":
+        alone = {name: execution.of_stage(name) for name in execution.stages}
+        return cls({name: dumps_code(plan, "the pipeline") for name, plan in alone.items()})
 
     @property
     def value(self) -> "_ShippedPlan":
         return self
 
-    def load(self) -> ExecutionPlan:
-        plan: ExecutionPlan = loads_code(self.code)
+    def load(self, stage: str) -> ExecutionPlan:
+        plan: ExecutionPlan = loads_code(self.code[stage])
         return plan
 
 
@@ -196,7 +201,7 @@ class SimulatedBatch:
             bound: the ranges that must send what they have sent before (`binding_ranges`).
             found: which ranges the tasks of the run have.
         """
-        shipped: Any = _ShippedPlan(dumps_code(execution, "the pipeline"))
+        shipped: Any = _ShippedPlan.of(execution)
         failures: Any = _Failures()
         settings = TaskSettings(
             job=JOB,

@@ -5,7 +5,7 @@ once per connection.  A number belongs to one job for ever: a dictionary that ou
 no fence, which is what fenced means.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -87,6 +87,21 @@ class JobIds:
         """Statements on the job's own tables; the transaction must have locked a fence of the job, or its row."""
         return job_queries(self.number)
 
+    def with_ranges(self, ranges: Mapping[RangeId, NumberedRange]) -> "JobIds":
+        """The numbers with those of ranges as they are now.
+
+        Args:
+            ranges: of the same version of the job.
+        """
+        computations = {r.computation: each.computation_number for r, each in ranges.items()}
+        by_number = {each.number: range_id for range_id, each in ranges.items()}
+        return attrs.evolve(
+            self,
+            ranges={**self.ranges, **ranges},
+            computations={**self.computations, **computations},
+            by_number={**self.by_number, **by_number},
+        )
+
     def range(self, range_id: RangeId) -> NumberedRange:
         """The numbers of a range.
 
@@ -113,24 +128,7 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
     if found is None:
         return None
     number, mode, fingerprint, is_finished, signals, version, is_drained, stored_format = found
-    cursor = connection.cursor(binary=True).execute(QUERIES["read_ranges"], {"job_id": number})
-    rows: dict[RangeId, RangeRow] = {}
-    heads: dict[RangeId, int] = {}
-    numbered: dict[RangeId, NumberedRange] = {}
-    for name, index, range_number, computation_number, first_hash, last_hash, head, *rest in cursor:
-        range_id = RangeId(name, index)
-        if head is not None:
-            heads[range_id] = head
-        keys = None
-        if first_hash is not None:
-            keys = KeyRange(to_unsigned(first_hash), to_unsigned(last_hash) + 1)
-        rows[range_id] = _range_row(range_id, keys, rest)
-        numbered[range_id] = NumberedRange(
-            number=range_number, computation_number=computation_number, keys=keys
-        )
-    by_number = {each.number: range_id for range_id, each in numbered.items()}
-    for range_id, head in heads.items():
-        rows[range_id] = attrs.evolve(rows[range_id], handover_with=by_number[head])
+    rows, numbered = read_ranges(connection, number)
     row = JobRow(
         job=job,
         mode=mode,
@@ -149,9 +147,42 @@ def read_job(connection: Connection[Any], job: str) -> tuple[JobRow, JobIds] | N
         number=number,
         ranges=numbered,
         computations={r.computation: n.computation_number for r, n in numbered.items()},
-        by_number=by_number,
+        by_number={each.number: range_id for range_id, each in numbered.items()},
     )
     return row, ids
+
+
+def read_ranges(
+    connection: Connection[Any], job_number: int, numbers: Collection[int] | None = None
+) -> tuple[Mapping[RangeId, RangeRow], Mapping[RangeId, NumberedRange]]:
+    """Read ranges of a job, as the port shows them and as the database numbers them.
+
+    Args:
+        connection: to the store; as for `read_job`.
+        job_number: of the job.
+        numbers: of the ranges; those that are not there are left out.  None: all.
+    """
+    asked = None if numbers is None else Int4Array.of(list(numbers))
+    parameters = {"job_id": job_number, "range_ids": asked}
+    cursor = connection.cursor(binary=True).execute(QUERIES["read_ranges"], parameters)
+    rows: dict[RangeId, RangeRow] = {}
+    heads: dict[RangeId, int] = {}
+    numbered: dict[RangeId, NumberedRange] = {}
+    for name, index, range_number, computation_number, first_hash, last_hash, head, *rest in cursor:
+        range_id = RangeId(name, index)
+        if head is not None:
+            heads[range_id] = head
+        keys = None
+        if first_hash is not None:
+            keys = KeyRange(to_unsigned(first_hash), to_unsigned(last_hash) + 1)
+        rows[range_id] = _range_row(range_id, keys, rest)
+        numbered[range_id] = NumberedRange(
+            number=range_number, computation_number=computation_number, keys=keys
+        )
+    by_number = {each.number: range_id for range_id, each in numbered.items()}
+    for range_id, head in heads.items():
+        rows[range_id] = attrs.evolve(rows[range_id], handover_with=by_number[head])
+    return rows, numbered
 
 
 def create_job(connection: Connection[Any], spec: JobSpec) -> None:

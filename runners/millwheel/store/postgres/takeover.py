@@ -26,18 +26,18 @@ from runners.millwheel.store.port import (
     TakenRange,
 )
 from runners.millwheel.store.postgres.arrays import Int4Array, Int8Array
-from runners.millwheel.store.postgres.catalog import JobIds, read_job, to_unsigned
+from runners.millwheel.store.postgres.catalog import JobIds, read_ranges, to_unsigned
 from runners.millwheel.store.postgres.queries import QUERIES
 
-_READS = (
-    "read_timers",
-    "read_journal",
+#: The first two columns of each are the two ends of a channel.
+_CHANNELS = (
     "read_deliveries",
     "read_acknowledgements",
     "read_productions",
     "read_deliveries_from",
     "read_acknowledgements_to",
 )
+_READS = ("read_timers", "read_journal", *_CHANNELS)
 
 
 def take_over(
@@ -59,7 +59,8 @@ def take_over(
         cause: why, for people.
 
     Returns:
-        The numbers of the job as of now, and what each range has; None: a range is not, or no longer, there.
+        The numbers of the job, with those of these ranges as of now, and what each range has; None: a range is not, or
+        no longer, there, or the numbers are those of another version.
 
     Raises:
         JobMismatchError: the job has another version.
@@ -70,8 +71,10 @@ def take_over(
     # An update locks all fences, so the version stays what it is from here on.
     for (stored,) in connection.execute(QUERIES["read_version"], {"job_id": ids.number}):
         check_version(ids.job, version, stored)
+        if stored != ids.version:
+            return None
     move_tokens(connection, numbers, owner, cause)
-    return _read(connection, ids.job, numbers)
+    return _read(connection, ids, numbers)
 
 
 def _lock_families(connection: Connection[Any], numbers: list[int]) -> bool:
@@ -197,26 +200,26 @@ def move_tokens(
 
 
 def _read(
-    connection: Connection[Any], job: str, numbers: Sequence[int]
+    connection: Connection[Any], known: JobIds, numbers: Sequence[int]
 ) -> tuple[JobIds, Mapping[RangeId, TakenRange]]:
-    # Not by the numbers that were known before: a range may have been created since, and have sent something.
-    found = read_job(connection, job)
-    assert found is not None
-    row, ids = found
-
     def rows(query: str) -> Sequence[tuple[Any, ...]]:
         cursor = connection.cursor(binary=True)
-        return cursor.execute(ids.queries[query], {"range_ids": Int4Array.of(numbers)}).fetchall()
+        return cursor.execute(known.queries[query], {"range_ids": Int4Array.of(numbers)}).fetchall()
 
     # All rows are fetched before any is processed: a session that idles inside a transaction, while
     # this side is busy with a large state, is ended by the server.
     fetched = {query: rows(query) for query in _READS}
-    names = ids.by_number
+    # Not by the numbers that were known before: a range may have been created since, and have sent something.  Not all
+    # ranges of the job either: it may have thousands, each of which is taken over.
+    ends = {end for query in _CHANNELS for row in fetched[query] for end in row[:2]}
+    ranges, numbered = read_ranges(connection, known.number, ends.union(numbers))
+    ids = known.with_ranges(numbered)
+    names = {each.number: range_id for range_id, each in numbered.items()}
     on_their_way = [
         (names[sender], names.get(receiver, receiver))
         for sender, receiver, *_ in fetched["read_productions"]
     ]
-    check_receivers(job, on_their_way, row.ranges)
+    check_receivers(ids.job, on_their_way, ranges)
     timers: dict[int, list[StoredTimer]] = {number: [] for number in numbers}
     delivered: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     sent: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
@@ -245,18 +248,18 @@ def _read(
         channel = Channel(names[sender], names[receiver])
         checkpoints[sender].append(Checkpoint(channel, sequence, min_timestamp_us, payload))
         sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
-    ends = [
+    channels = [
         *_outgoing(names, fetched["read_deliveries_from"], sent),
         *_incoming(names, fetched["read_acknowledgements_to"], delivered),
     ]
-    check_channels(job, ends, _last_bundles(connection, ids, ends))
+    check_channels(ids.job, channels, _last_bundles(connection, ids, channels))
     for sender, receiver, sequence, *_ in fetched["read_deliveries_from"]:
         if receiver in names:
             channel = Channel(names[sender], names[receiver])
             sent[sender][channel] = max(sequence, sent[sender].get(channel, 0))
     return ids, {
         names[number]: TakenRange(
-            row=row.ranges[names[number]],
+            row=ranges[names[number]],
             timers=timers[number],
             delivered=delivered[number],
             sent=sent[number],

@@ -642,14 +642,22 @@ WHERE j.job_id = r.job_id AND j.name = %(name)s AND r.number = %(number)s
   AND r.answered_at IS NULL;
 
 -- name: read_ranges
--- Every range of a job, with the ids that commits use.
+-- Ranges of a job with the ids that commits use: every one, or those with these ids and the heads of their handovers.
+WITH asked AS (
+    SELECT range_id, handover_with FROM dataflow.ranges
+    WHERE range_id = ANY(COALESCE(%(range_ids)b::int4[], ARRAY(
+        SELECT range_id FROM dataflow.ranges JOIN dataflow.computations USING (computation_id)
+        WHERE job_id = %(job_id)s
+    )))
+)
 SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.handover_with,
        r.split, f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished,
        f.signal_number, f.signal_hash, f.percentile_us, r.removed_at IS NOT NULL
-FROM dataflow.computations c
-JOIN dataflow.ranges r USING (computation_id)
+FROM dataflow.ranges r
+JOIN dataflow.computations c USING (computation_id)
 JOIN dataflow.fences f USING (range_id)
 WHERE c.job_id = %(job_id)s
+  AND r.range_id IN (SELECT range_id FROM asked UNION SELECT handover_with FROM asked)
 ORDER BY r.range_id;
 
 -- name: find_job
