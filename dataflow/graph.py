@@ -267,7 +267,7 @@ class PipelineGraph:
         return [node for node in self.transforms if pcollection_id in node.inputs]
 
     def of_transforms(self, transforms: tuple[TransformNode, ...]) -> "PipelineGraph":
-        """A part of the graph: some transforms, their collections, and what is said of these.
+        """Make a graph of some transforms, with their collections, and the types and freshness declared of these.
 
         Args:
             transforms: of this graph, in its order.

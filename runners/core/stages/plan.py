@@ -115,7 +115,9 @@ class ExecutionPlan:
         )
 
     def of_stage(self, name: str) -> "ExecutionPlan":
-        """What a process needs that runs one stage alone: its transforms, and the groupings that it sends to.
+        """Cut the plan down to one stage: its transforms, and the groupings that it sends to.
+
+        A process that runs nothing else needs no more.
 
         Args:
             name: of the stage.

@@ -33,10 +33,10 @@ class Slices:
     groupings: frozenset[str] = frozenset()
 
     def of_transforms(self, labels: Collection[str]) -> "Slices":
-        """What is said of some transforms.
+        """Keep what belongs to some transforms, and leave out the rest.
 
         Args:
-            labels: theirs.
+            labels: of these transforms.
         """
         assigned = {label: fn for label, fn in self.assigned.items() if label in labels}
         return Slices(assigned, self.groupings.intersection(labels))

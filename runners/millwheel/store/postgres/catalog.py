@@ -88,7 +88,7 @@ class JobIds:
         return job_queries(self.number)
 
     def with_ranges(self, ranges: Mapping[RangeId, NumberedRange]) -> "JobIds":
-        """The numbers with those of ranges as they are now.
+        """Make a copy in which some ranges have the numbers and keys that they have now.
 
         Args:
             ranges: of the same version of the job.
