@@ -192,7 +192,7 @@ def test_interrupted_commit_sends_no_more(
     store = connect()
     bundle = owned(store)
 
-    def interrupt(pipeline: StatementPipeline, statements: object) -> Callable[[], str]:
+    def interrupt(pipeline: StatementPipeline, statements: object) -> Callable[[], None]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -65,8 +65,8 @@ class Verdict(Enum):
 def classify(error: Error, connection: Connection[Any]) -> Verdict:
     """The outcome of a transaction as far as an error on its connection proves it.
 
-    Must be asked before anything else is sent on the connection, because the state it was left in
-    is the proof: in a failed transaction, COMMIT was not carried out.
+    Must be asked before anything else is sent on the connection, because the state it was left in is the proof: in a
+    failed transaction COMMIT was not carried out, and what a pipeline sent before its Sync is rolled back.
 
     Args:
         error: what psycopg has raised.
@@ -83,10 +83,10 @@ def classify(error: Error, connection: Connection[Any]) -> Verdict:
 
 
 def _has_rolled_back(error: Error, status: TransactionStatus) -> bool:
-    """Whether the failing statement was COMMIT, or BEGIN: the session lives, and is in no transaction any more.
+    """Whether the session lives, and is in no transaction any more: of a pipeline without BEGIN, and of COMMIT itself.
 
-    An ERROR answered to COMMIT (a deferred constraint or trigger, a serialization failure, a cancelled statement) is
-    raised before the commit is recorded, and Postgres rolls back; after that point its only error is PANIC.
+    An ERROR answered to COMMIT or to Sync (a deferred constraint or trigger, a serialization failure, a cancelled
+    statement) is raised before the commit is recorded, and Postgres rolls back; after that its only error is PANIC.
     Errors that the client libraries raise have no severity, and prove nothing.
     """
     return status is TransactionStatus.IDLE and error.diag.severity_nonlocalized == "ERROR"

@@ -4,7 +4,10 @@ psycopg's own pipeline writes to the socket after every statement; on one machin
 writes wakes the server, and a small commit takes twice as long.  So commits use libpq's pipeline
 directly, through psycopg's public wrapper of it (`psycopg.pq`).
 
-COPY cannot be part of such a pipeline: the statements before it and those after it are two pipelines.
+What is sent up to a Sync is one transaction, all or nothing, without BEGIN and COMMIT ("Pipelining" in the chapter on
+the protocol in Postgres' manual); the answer to Sync says that it is committed, and an error before it that it is not.
+COPY cannot be part of such a pipeline: the statements before it and those after it are two pipelines, and BEGIN and
+COMMIT make one transaction of them.
 
 A large transaction goes out in pieces in any case, and a client can die between two of them: the
 server then rolls back, or `acquire` ends its session.
@@ -14,6 +17,7 @@ import re
 import select
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import attrs
@@ -23,6 +27,7 @@ from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
+from runners.millwheel.store.postgres.queries import QUERIES
 from runners.millwheel.store.postgres.tables import CopyRows, Query, Statement
 
 _T = TypeVar("_T")
@@ -30,6 +35,8 @@ _T = TypeVar("_T")
 _Expected = list[tuple[bytes, "_Prepared"] | None]
 _PLACEHOLDER = re.compile(rb"%\((\w+)\)b")
 _ANSWERED = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK})
+_BEGIN: Query = (QUERIES["begin"], {})
+_COMMIT: Query = (QUERIES["commit"], {})
 
 
 @cache
@@ -59,30 +66,38 @@ class StatementPipeline:
         #: The most that was sent at once: libpq keeps a buffer of that size for as long as the connection is open.
         self.largest_bytes = 0
 
-    def run(self, statements: Sequence[Statement]) -> str:
-        """Send the statements, wait for all answers, return the command tag of the last one, which is no COPY.
-
-        After an error the server skips the rest, so a COMMIT at the end is not carried out; the
-        connection is left in the failed transaction.
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Carry the statements out as one transaction, and wait until it is committed.
 
         Raises:
-            psycopg.Error: the first statement that failed, or the connection ended.  What an error
-                proves is decided in outcomes.py.
+            psycopg.Error: the first statement that failed, and then none of them has happened; or the connection ended.
+                What an error proves is decided in outcomes.py.
         """
-        return self.begin(statements)()
+        self.begin(statements)()
 
-    def begin(self, statements: Sequence[Statement]) -> Callable[[], str]:
+    def begin(self, statements: Sequence[Statement]) -> Callable[[], None]:
         """Send the statements, and return without the last answers; the server works on them meanwhile.
 
         Until these have been read nothing else may use the connection.
 
         Returns:
-            Reads the answers, to be called once; waits for them, and returns and raises what `run` does.
+            Reads the answers, to be called once; waits until the transaction is committed, and raises what `run` does.
 
         Raises:
             psycopg.Error: as `run`.
         """
-        together: list[Query] = []
+        queries = [each for each in statements if not isinstance(each, CopyRows)]
+        if len(queries) < len(statements):
+            return self._begun_with_copies(statements)
+        answer = self._sent(queries)
+
+        def committed() -> None:
+            answer()
+
+        return committed
+
+    def _begun_with_copies(self, statements: Sequence[Statement]) -> Callable[[], None]:
+        together = [_BEGIN]
         for each in statements:
             if not isinstance(each, CopyRows):
                 together.append(each)
@@ -91,7 +106,14 @@ class StatementPipeline:
                 self._sent(together)()
                 together = []
             self._copy(each)
-        return self._sent(together)
+        answer = self._sent([*together, _COMMIT])
+
+        def committed() -> None:
+            tag = answer()
+            if tag != "COMMIT":
+                raise OperationalError(f"COMMIT was answered with {tag}")
+
+        return committed
 
     def has_answers(self) -> bool:
         """Whether there is something to read for whoever waits for answers, or nothing to wait for."""
@@ -137,7 +159,7 @@ class StatementPipeline:
                 pgconn.send_prepare(prepared.name, text, types)
                 expected.append((query, prepared))
             values = [parameters[name] for name in prepared.parameters]
-            nbytes += sum(len(value) for value in values if value is not None)
+            nbytes += sum(map(len, values))
             formats = [Format.BINARY] * len(values)
             pgconn.send_query_prepared(prepared.name, values, formats, Format.BINARY)
             expected.append(None)
@@ -151,7 +173,8 @@ class StatementPipeline:
         pgconn = self._connection.pgconn
         results = self._connection.wait(_answers(pgconn))
         pgconn.exit_pipeline_mode()
-        for result, preparation in zip(results, expected, strict=True):
+        # What fails as the transaction is committed, at Sync, is an answer more than there are statements.
+        for result, preparation in zip(results, chain(expected, repeat(None)), strict=False):
             if result.status not in _ANSWERED:
                 raise error_from_result(result)
             # Remembered only when confirmed: a statement after an error was never prepared.

@@ -4,7 +4,7 @@
 
 * A transaction is repeated only if it is idempotent, or certainly did nothing (outcomes.py).
 * What no standby has confirmed, though the server is configured to wait for one, is not reported as durable.  If the
-  wait is cancelled (for example by `pg_cancel_backend`), Postgres answers COMMIT with a warning beside it, and a
+  wait is cancelled (for example by `pg_cancel_backend`), Postgres answers with a warning beside it, and a
   failover then loses what was "committed".
 * A session that is bound to an incarnation of the server never uses another one: after a restart, a failover or a
   restore commits may be gone that this process, or one that it has received messages from, still relies on.
@@ -95,7 +95,7 @@ class Session:
         self._tables: TableStatements | None = None
         #: The incarnation of the server that it is connected to.
         self._incarnation = ""
-        #: The server's warnings about the last COMMIT, if no standby has confirmed it.
+        #: The server's warnings about the last commit, if no standby has confirmed it.
         self._unconfirmed: list[str] = []
         #: The transaction that was sent, and whose answer may not have been read.
         self._under_way: SentTransaction | None = None
@@ -158,7 +158,7 @@ class Session:
         """Send a transaction, again while it certainly did nothing; returns the outcome.
 
         Args:
-            statements: from BEGIN to COMMIT.
+            statements: of one transaction, in their order.
             changed: tables for whose rows the commit fails if another row has their key.
 
         Returns:
@@ -196,22 +196,22 @@ class Session:
         self._under_way = SentTransaction(wait, self._pipeline.has_answers)
         return self._under_way
 
-    def _again(self, statements: Sequence[Statement]) -> str:
+    def _again(self, statements: Sequence[Statement]) -> None:
         self._unconfirmed.clear()
         assert self._pipeline is not None
-        return self._pipeline.run(statements)
+        self._pipeline.run(statements)
 
     def _answered(
         self,
         opened: psycopg.Connection[Any],
-        answer: Callable[[], str],
+        answer: Callable[[], None],
         statements: Sequence[Statement],
         changed: Sequence[str],
     ) -> Answer:
         patience = Patience(self._connect_timeout_s)
         while True:
             try:
-                tag = answer()
+                answer()
             except psycopg.Error as error:
                 verdict = classify(error, opened)
                 _end_transaction(opened, verdict)
@@ -229,13 +229,10 @@ class Session:
                 opened.close()
                 raise
             else:
-                return self._classified(tag, opened)
+                return self._committed(opened)
 
-    def _classified(self, tag: str, opened: psycopg.Connection[Any]) -> Committed | Indeterminate:
+    def _committed(self, opened: psycopg.Connection[Any]) -> Committed | Indeterminate:
         assert self._pipeline is not None
-        if tag != "COMMIT":
-            opened.close()
-            return Indeterminate(f"COMMIT was answered with {tag}")
         if self._unconfirmed:
             # The transaction that looks the commit up waits for the standby too.
             self._warn_of_unconfirmed()
@@ -383,7 +380,7 @@ class SentTransaction:
         return self._outcome
 
 
-def _raise(error: psycopg.Error) -> str:
+def _raise(error: psycopg.Error) -> None:
     raise error
 
 

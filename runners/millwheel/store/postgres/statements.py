@@ -31,9 +31,6 @@ from runners.stored.lineage import elements_text, origin_text
 #: A message to the server, with all its parameters, has less than a gigabyte.
 STATEMENT_BYTES_MAX = (1 << 30) - (1 << 20)
 
-_BEGIN: Statement = (QUERIES["begin"], {})
-_COMMIT: Statement = (QUERIES["commit"], {})
-
 
 def commit_statements(
     production: Production,
@@ -41,7 +38,7 @@ def commit_statements(
     tables: TableStatements,
     portion_bytes: int = PORTION_BYTES_MAX,
 ) -> list[Statement]:
-    """The whole transaction, from BEGIN to COMMIT.
+    """All statements of the transaction, in their order.
 
     Args:
         production: what is committed.
@@ -52,7 +49,7 @@ def commit_statements(
     Raises:
         StoreError: the production names a range that the job does not have.
     """
-    statements = [_BEGIN, _fences(production, ids)]
+    statements: list[Statement] = [_fences(production, ids)]
     statements += _cells(production.cells, ids, portion_bytes)
     statements += _timers(production.timers, ids)
     statements += _journal(production, ids, portion_bytes)
@@ -67,7 +64,6 @@ def commit_statements(
     statements += _lineage(production, ids, portion_bytes)
     for write in production.tables:
         statements += tables.write(write, portion_bytes)
-    statements.append(_COMMIT)
     return statements
 
 

@@ -1,11 +1,10 @@
 """PostgresStore: the store port on one Postgres connection.
 
-A commit is one transaction in one round trip: BEGIN, the fences, everything of the production,
-COMMIT, sent as one pipeline.  The other verbs are rare and idempotent, and are repeated when the
-connection ends under them.
+A commit is one transaction in one round trip: the fences and everything of the production, sent as one pipeline.  The
+other verbs are rare and idempotent, and are repeated when the connection ends under them.
 
 **Invariant:** `Store.commit` and `Store.submit` report `Committed` and `Fenced` on proof only (outcomes.py), and
-never sends a production again unless the first attempt certainly did nothing.
+never send a production again unless the first attempt certainly did nothing.
 
 Not here: SQL (``sql/``), names (catalog.py), tokens (takeover.py), user tables (tables.py).
 MillWheel, section 6; ADR 0004.

@@ -76,11 +76,11 @@ INSERT INTO dataflow.schema_versions (version, name) VALUES (%(version)s, %(name
 SELECT pg_advisory_xact_lock(7205759403792793);
 
 -- name: begin
--- First of a commit.  Read committed, so that each statement sees what committed before it ran.
+-- First of a commit with a COPY.  Read committed, so that each statement sees what committed before it ran.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 
 -- name: commit
--- Last of a commit.
+-- Last of a commit with a COPY.
 COMMIT;
 
 -- name: rollback
