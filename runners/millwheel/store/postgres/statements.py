@@ -210,11 +210,17 @@ def _channels(production: Production, ids: JobIds, portion_bytes: int) -> list[S
 
 
 def _relied_on(production: Production, ids: JobIds) -> dict[str, PackedArray]:
-    """The commits of other ranges that it relies on; of each owner of a range the last."""
+    """The commits of other ranges that it relies on; of each owner of a range the last.
+
+    Not those that its own fences prove: of a range that it fences, with the same token, none can be missing.
+    """
     latest: dict[tuple[RangeId, int], int] = {}
+    fenced = {(each.range_id, each.token): each.bundle for each in production.fences}
     found = [(channel.sender, mark) for channel, mark in production.origins.items()]
     found += [(channel.receiver, each.mark) for channel, each in production.receipts.items()]
     for range_id, mark in found:
+        if mark.bundle <= fenced.get((range_id, mark.token), 0):
+            continue
         known = latest.get((range_id, mark.token), 0)
         latest[range_id, mark.token] = max(mark.bundle, known)
     return {
