@@ -676,8 +676,10 @@ class _Step:
             )
 
     def _engine_timers(self, cell_id: CellId, cell: KeyedState) -> TriggerTimers:
-        event = self._first(cell, TimeDomain.EVENT)
-        processing = self._first(cell, TimeDomain.PROCESSING)
+        event = processing = None
+        if cell.timers:
+            event = self._first(cell, TimeDomain.EVENT)
+            processing = self._first(cell, TimeDomain.PROCESSING)
         # What keeps an expired window is a timer of processing time.
         expiry_us = self._expiry_us(cell_id)
         events_us = [] if expiry_us <= self._watermark_us else [expiry_us]

@@ -38,7 +38,7 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, clamp_times
 from windowing.window import Window
 
 
-@attrs.frozen
+@attrs.define(on_setattr=attrs.setters.NO_OP)  # one is made for every record
 class Call:
     """The context of a call of user code; the event time is that of the element, or that of the timer.
 

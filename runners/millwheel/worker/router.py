@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from runners.core.ground.key_codec import KeyCodec
+from dataflow.canonical_keys import canonical_key
+from runners.core.ground.key_codec import KEYS_MAX, KeyCodec
 from runners.core.partials.partial import Partial
 from runners.core.partials.parts import by_label
 from runners.core.stages.plan import ExecutionPlan
@@ -34,16 +35,19 @@ class Router:
             )
             for stage in plan.groupings()
         }
-        self._maps: Mapping[str, KeyMap] = {}
+        self._ranges_of: Mapping[str, _RangesOf] = {}
         #: The number of the routing that it follows; 0 before the first.
         self.number = 0
 
     def follow(self, routing: Routing) -> None:
         """Divide by this routing from here on, unless it is older than the one in use."""
         if routing.number > self.number:
-            self.number, self._maps = routing.number, routing.maps()
-            gaps = [name for name, ranges in self._maps.items() if not ranges.is_whole]
+            self.number, maps = routing.number, routing.maps()
+            gaps = [name for name, ranges in maps.items() if not ranges.is_whole]
             assert not gaps, f"some keys of {gaps} have no range, or two: {routing}"
+            self._ranges_of = {
+                name: _RangesOf(ranges, self._codecs[name]) for name, ranges in maps.items()
+            }
 
     def payloads(self, groups: Mapping[str, Sequence[Partial]]) -> list[tuple[RangeId, bytes]]:
         """The payloads for each range, in pieces of a bounded size and in their order.
@@ -54,9 +58,7 @@ class Router:
         """
         payloads: list[tuple[RangeId, bytes]] = []
         for name, partials in groups.items():
-            range_of = partial(_range_of, self._maps[name], self._codecs[name])
-            for range_id, part in by_label(partials, range_of).items():
-                assert range_id is not None  # or the map would not be whole
+            for range_id, part in by_label(partials, self._ranges_of[name].__getitem__).items():
                 payloads += [
                     (range_id, blob) for _, blob in self._pieces[name].of(part, encode_partials)
                 ]
@@ -67,5 +69,22 @@ def _not_sent(where: str, partial: Partial) -> str:
     return of_key(where, "be sent a value", partial[0])
 
 
-def _range_of(keys: KeyMap, codec: KeyCodec, key: Any) -> RangeId | None:
-    return keys.find(codec.encode(key).hash)
+class _RangesOf(dict[Any, RangeId]):
+    """The range of each key that was asked for, of the last `KEYS_MAX` or fewer.
+
+    Args:
+        keys: the ranges, which cover all keys.
+        codec: of the grouping.
+    """
+
+    def __init__(self, keys: KeyMap, codec: KeyCodec) -> None:
+        super().__init__()
+        self._keys, self._codec = keys, codec
+
+    def __missing__(self, key: Any) -> RangeId:
+        found = self._keys.find(self._codec.encode(key).hash)
+        assert found is not None  # or the map would not be whole
+        if len(self) >= KEYS_MAX:
+            self.clear()
+        self[canonical_key(key)] = found
+        return found

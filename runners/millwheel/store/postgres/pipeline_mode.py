@@ -61,6 +61,8 @@ class StatementPipeline:
 
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
+        self._poll = select.poll()
+        self._poll.register(connection.pgconn.socket, select.POLLIN)
         self._prepared: dict[bytes, _Prepared] = {}
         self._prepared_count = 0
         #: The most that was sent at once: libpq keeps a buffer of that size for as long as the connection is open.
@@ -120,9 +122,7 @@ class StatementPipeline:
         pgconn = self._connection.pgconn
         if pgconn.status == ConnStatus.BAD or pgconn.pipeline_status == PipelineStatus.OFF:
             return True
-        poll = select.poll()
-        poll.register(pgconn.socket, select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(self._poll.poll(0))
 
     def _copy(self, copied: CopyRows) -> None:
         # The transaction is open, so psycopg opens none.
