@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Postgres that cuts, delays, and loses or keeps back the answer to a COMMIT.
+"""A TCP proxy in front of Postgres that cuts, delays, and loses or keeps back the answer to a commit.
 
 It stands on a free port of the loopback interface and copies bytes, one thread for each direction of a connection.
 Not here: losing the very next request or answer of a store, whatever it is; that is `fix_proxy`.
@@ -13,8 +13,10 @@ from queue import SimpleQueue
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 _CHUNK_BYTES = 1 << 16
-#: How the server reports that a transaction is durable (CommandComplete, its length, its tag).
-COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
+#: How the server reports that a transaction is durable: the tag of COMMIT (CommandComplete, its length, its tag); or,
+#: of the pipeline of several statements that a production is, that it waits for the next one in no transaction.
+_COMMIT = b"C\x00\x00\x00\x0bCOMMIT\x00"
+_BOUND, _READY = b"2\x00\x00\x00\x04", b"Z\x00\x00\x00\x05I"
 _HOLD_MAX_S = 60.0
 
 
@@ -34,8 +36,10 @@ class FaultProxy:
         self.cut_after: list[int] = []
         #: Connections opened so far.
         self.connections = 0
-        #: Counts answers to COMMIT that never arrived, or are being kept back.
+        #: Counts answers to commits that never arrived, or are being kept back.
         self.commits_lost = 0
+        #: Those of them that were answers to productions.
+        self.productions_lost = 0
         self._withheld: SimpleQueue[int] = SimpleQueue()
         self._release = threading.Event()
         port = self._listener.getsockname()[1]
@@ -53,12 +57,12 @@ class FaultProxy:
         return len(pairs)
 
     def lose_commits(self, count: int) -> None:
-        """Lose the next answers to a COMMIT, and end their connections."""
+        """Lose the answers to the next commits, and end their connections."""
         with self._lock:
             self._lose_commits = count
 
     def hold_commit(self) -> int:
-        """Wait until the answer to a COMMIT is here, and keep it: durable, and nobody knows.
+        """Wait until the answer to a commit is here, and keep it: durable, and nobody knows.
 
         Returns:
             The client's port: who it is that does not know.
@@ -110,18 +114,21 @@ class FaultProxy:
         with contextlib.suppress(OSError):
             while chunk := server.recv(_CHUNK_BYTES):
                 time.sleep(self.delay_s)
-                if COMMITTED in chunk and not self._passes(client):
+                is_production = chunk.count(_BOUND) > 1 and chunk.endswith(_READY)
+                is_commit = is_production or _COMMIT in chunk
+                if is_commit and not self._passes(client, is_production=is_production):
                     break
                 client.sendall(chunk)
         _end(client, server)
 
-    def _passes(self, client: socket.socket) -> bool:
-        """Whether an answer to COMMIT arrives; it may be kept back for a while before."""
+    def _passes(self, client: socket.socket, *, is_production: bool) -> bool:
+        """Whether the answer to a commit arrives; it may be kept back for a while before."""
         with self._lock:
             is_lost, is_withheld = self._lose_commits > 0, self._hold_commits > 0
             self._lose_commits -= is_lost
             self._hold_commits -= is_withheld
             self.commits_lost += is_lost
+            self.productions_lost += is_lost and is_production
         if is_withheld:
             self._withheld.put(client.getpeername()[1])
             self._release.wait(_HOLD_MAX_S)

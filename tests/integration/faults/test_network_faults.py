@@ -94,6 +94,7 @@ def test_network_that_cuts_delays_and_loses_answers(
 
     fault_proxy.lose_commits(LOST_COMMITS)
     watch.wait(lambda: fault_proxy.commits_lost == LOST_COMMITS, what="lost answers")
+    assert fault_proxy.productions_lost > 0
     recovery_s["lost answers"] = watch.wait_for_sources(1)
     # What had landed is found to have landed: the workers go on and nobody is replaced.
     assert owners(watch) == before
