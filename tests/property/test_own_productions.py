@@ -1,6 +1,7 @@
-"""What a worker sends to itself, which its own commit takes in or a later one (ADR 0054), is there once.
+"""A law about productions that a worker sends to itself (ADR 0054): each is taken in exactly once.
 
-The ends of such a channel are in memory as they are in the store, so one of them can get another owner.
+The commit that makes a production may take it in as well, or a later one does.  Between rounds both ends of such a
+channel are in memory as they are in the store, so that either of them can get another owner.
 """
 
 from collections.abc import Sequence
