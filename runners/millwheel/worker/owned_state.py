@@ -5,10 +5,8 @@ from typing import Any
 
 import attrs
 
-from dataflow.canonical_keys import canonical_key
 from dataflow.metric_updates import uncounted
 from runners.core.ground.cells import CellId, TimerId
-from runners.core.ground.key_codec import KEYS_MAX
 from runners.core.open_windows.choice import opened_for_stream
 from runners.core.stages.entries import Changes
 from runners.core.stages.grouping import GroupingStage
@@ -21,6 +19,7 @@ from runners.millwheel.model.key_range import KEY_SPACE_END, KeyMap
 from runners.millwheel.model.loads import LoadMeter
 from runners.millwheel.store.port import TakenRange
 from runners.millwheel.worker.input_watermark import InputWatermark
+from runners.millwheel.worker.key_places import KeyPlaces
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.state.cell_cache import CellCache
 from runners.millwheel.worker.state.entry_pieces import EntryPieces
@@ -90,8 +89,8 @@ class OwnedState:
             pieces,
             steps,
         )
-        #: Which of the ranges has a key, and those of the keys that were asked for.
-        self._map, self._located = KeyMap({}), dict[Any, OwnedRange]()
+        #: Which of the ranges has a key.
+        self._map_keys()
         #: The input watermark.  While it is behind the watermark of the master, no delivery may be taken in.
         self.time = InputWatermark(self.ranges, follows_percentile=stage.percentile is not None)
 
@@ -161,23 +160,17 @@ class OwnedState:
         Raises:
             WorkerStoppedError: none of the ranges here has it.
         """
-        found = self._located.get(key)
-        if found is not None:
-            return found
-        range_id = self._map.find(self.hash_of(key))
+        range_id = self._places[key]
         if range_id is None:
             # The sender knows newer bounds: another owner has reshaped the ranges, and they are not this worker's.
             raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
-        if len(self._located) >= KEYS_MAX:
-            self._located.clear()
-        found = self._located[canonical_key(key)] = self.ranges[range_id]
-        return found
+        return self.ranges[range_id]
 
     def _map_keys(self) -> None:
-        self._located.clear()
         self._map = KeyMap(
             {range_id: owned.keys for range_id, owned in self.ranges.items() if owned.keys}
         )
+        self._places = KeyPlaces(self._map, self._codec)
 
     def key_hashes(self) -> Iterator[int]:
         """The hashes of the keys in memory, about as often as there is state of them."""

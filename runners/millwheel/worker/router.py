@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from dataflow.canonical_keys import canonical_key
-from runners.core.ground.key_codec import KEYS_MAX, KeyCodec
+from runners.core.ground.key_codec import KeyCodec
 from runners.core.partials.partial import Partial
 from runners.core.partials.parts import by_label
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.control.shapes import Routing
 from runners.millwheel.model.ids import RangeId
-from runners.millwheel.model.key_range import KeyMap
+from runners.millwheel.worker.key_places import KeyPlaces
 from runners.millwheel.worker.sizes import Pieces, of_key
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.stored.partials import encode_partials
@@ -35,7 +33,7 @@ class Router:
             )
             for stage in plan.groupings()
         }
-        self._ranges_of: Mapping[str, _RangesOf] = {}
+        self._places: Mapping[str, KeyPlaces] = {}
         #: The number of the routing that it follows; 0 before the first.
         self.number = 0
 
@@ -45,8 +43,8 @@ class Router:
             self.number, maps = routing.number, routing.maps()
             gaps = [name for name, ranges in maps.items() if not ranges.is_whole]
             assert not gaps, f"some keys of {gaps} have no range, or two: {routing}"
-            self._ranges_of = {
-                name: _RangesOf(ranges, self._codecs[name]) for name, ranges in maps.items()
+            self._places = {
+                name: KeyPlaces(ranges, self._codecs[name]) for name, ranges in maps.items()
             }
 
     def payloads(self, groups: Mapping[str, Sequence[Partial]]) -> list[tuple[RangeId, bytes]]:
@@ -58,7 +56,8 @@ class Router:
         """
         payloads: list[tuple[RangeId, bytes]] = []
         for name, partials in groups.items():
-            for range_id, part in by_label(partials, self._ranges_of[name].__getitem__).items():
+            for range_id, part in by_label(partials, self._places[name].__getitem__).items():
+                assert range_id is not None  # or the map would not be whole
                 payloads += [
                     (range_id, blob) for _, blob in self._pieces[name].of(part, encode_partials)
                 ]
@@ -67,24 +66,3 @@ class Router:
 
 def _not_sent(where: str, partial: Partial) -> str:
     return of_key(where, "be sent a value", partial[0])
-
-
-class _RangesOf(dict[Any, RangeId]):
-    """The range of each key that was asked for, of the last `KEYS_MAX` or fewer.
-
-    Args:
-        keys: the ranges, which cover all keys.
-        codec: of the grouping.
-    """
-
-    def __init__(self, keys: KeyMap, codec: KeyCodec) -> None:
-        super().__init__()
-        self._keys, self._codec = keys, codec
-
-    def __missing__(self, key: Any) -> RangeId:
-        found = self._keys.find(self._codec.encode(key).hash)
-        assert found is not None  # or the map would not be whole
-        if len(self) >= KEYS_MAX:
-            self.clear()
-        self[canonical_key(key)] = found
-        return found

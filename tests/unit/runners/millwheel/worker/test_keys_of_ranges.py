@@ -14,7 +14,7 @@ from runners.millwheel.control.shapes import Routing
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.key_range import KEY_SPACE_END, KeyRange
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.worker import owned_state, router
+from runners.millwheel.worker import key_places
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.router import Router
 from runners.stored.partials import decode_partials
@@ -44,7 +44,7 @@ def sent(by: Router) -> dict[RangeId, set[Any]]:
 def test_what_is_sent_follows_the_last_routing(
     remembered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "KEYS_MAX", remembered)
+    monkeypatch.setattr(key_places, "KEYS_MAX", remembered)
     divides = Router(sums())
     divides.follow(Routing(number=1, keys=HALVES))
     halves = sent(divides)
@@ -61,7 +61,7 @@ def test_what_is_sent_follows_the_last_routing(
 def test_a_key_is_located_in_the_ranges_that_are_owned_now(
     remembered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned_state, "KEYS_MAX", remembered)
+    monkeypatch.setattr(key_places, "KEYS_MAX", remembered)
     planned, store = sums(), MemoryStore()
     store.open_job(job_spec("job", "streaming", planned, splits_desired=1, ranges_per_grouping=2))
     owner = GroupingComputation("job", planned, planned.stages["sum"], Router(planned), store)
