@@ -17,10 +17,12 @@ from tests.conformance.broken_adapters.applying import (
     CountsLateRows,
     ForgetsDeadLetters,
     ForgetsSentMarks,
+    ForgetsWatermarksOfFirings,
     KeepsDeletedCells,
     LetsPercentilesGoBack,
     LetsRowsReplaceOthers,
     LetsWatermarksGoBack,
+    LetsWatermarksOfFiringsGoBack,
     RetractsRowsByTheirKey,
 )
 from tests.conformance.broken_adapters.comparing import (
@@ -301,6 +303,8 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (SendsToTheRetired, "productions_to_a_retired_range_are_not_given"),
         (TakesRangesAsTheyAre, "ranges_that_have_gone_back_are_not_given"),
         (LetsPercentilesGoBack, "percentile_watermarks"),
+        (ForgetsWatermarksOfFirings, "watermarks_of_firings"),
+        (LetsWatermarksOfFiringsGoBack, "watermarks_of_firings"),
         (LetsSignalMarksGoBack, "signal_marks"),
         (LetsWatermarksGoBack, "progress"),
         (NeverFences, "delayed_commit_of_a_former_owner"),

@@ -163,6 +163,18 @@ def scan_before_moving_the_token(patch: Patch) -> None:
     patch.setattr(SimulatedStore, "acquire", acquire)
 
 
+def keep_to_oneself_by_which_watermark_some_fire(patch: Patch) -> None:
+    """A new owner does not know how late the record is that comes for a window of which nothing is left."""
+    act = InputWatermark.act_in_part
+
+    def broken(time: InputWatermark, clocks: Any, until_us: int | None) -> None:
+        act(time, clocks, until_us)
+        for owned in time._ranges.values():
+            owned.firing_us = None
+
+    patch.setattr(InputWatermark, "act_in_part", broken)
+
+
 def drop_a_timer_on_takeover(patch: Patch) -> None:
     """One timer stays behind."""
     take = GroupingComputation.take
@@ -560,6 +572,17 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
     # It must be at the very end.
     end_while_a_range_is_on_its_way: {"faults": {Fault.MOVE: 0.2, Fault.DELAY: 1.0}, "steps": 1},
     end_while_ranges_are_in_handover: {"faults": {Fault.SPLIT: 0.05, Fault.MERGE: 0.05}},
+    keep_to_oneself_by_which_watermark_some_fire: {
+        "faults": {
+            Fault.DRIVER_CRASH: 0.1,
+            Fault.CRASH: 0.02,
+            Fault.SLOW_COMMIT: 0.05,
+            Fault.DUPLICATE: 0.1,
+            Fault.LOSS: 0.05,
+        },
+        "workers": 1,
+        "steps": 1,
+    },
     let_a_new_range_hold_nothing_back: {"faults": {Fault.SPLIT: 0.2}},
     restore_the_watermark_one_bundle_ahead: {"faults": {Fault.CRASH: 0.03}},
     # What a range has sent must be on its way for longer than all that it takes in.
@@ -628,6 +651,7 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (drop_a_timer_on_takeover, "stateful", "I"),
         (end_while_a_range_is_on_its_way, "chain", "I10"),
         (end_while_ranges_are_in_handover, "sums", "I10"),
+        (keep_to_oneself_by_which_watermark_some_fire, "late", "I2"),
         (let_a_new_range_hold_nothing_back, dense.chain, "I4"),
         (process_what_is_sent_again, "sums", "I8"),
         (retire_what_is_not_acknowledged, dense.always_sending, "I10"),

@@ -3,12 +3,14 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.stored.letters import stored_late_mapping
+from runners.testing.simulator import Fault, simulate
 from tests.effort import costly
 from tests.simulation.test_worker_crashes import (
     COLUMNS,
@@ -50,3 +52,18 @@ def test_what_was_too_late_can_be_replayed(batches: list[list[tuple[int, int]]],
 
     assert everything == counts(cluster.store.read_table(table)) + counts(replayed), f"seed={seed}"
     assert Counter(each["transform"] for each in late) == cluster.store.read_late_counts("sim")
+
+
+# Seeds with which a window opened once more whose owner and driver had died while only some of what was due had fired.
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 55, 130, 349, 380, 420, 452, 464, 500])
+def test_no_window_opens_once_more_after_some_of_what_was_due_has_fired(seed: int) -> None:
+    """Nothing is left of it, so the next owner must know by which watermark it has fired (ADR 0110)."""
+    faults = {
+        Fault.DRIVER_CRASH: 0.1,
+        Fault.CRASH: 0.02,
+        Fault.SLOW_COMMIT: 0.05,
+        Fault.DUPLICATE: 0.1,
+        Fault.LOSS: 0.05,
+    }
+    simulate("late", seeds=[seed], workers=1, steps=1, faults=faults)

@@ -105,7 +105,7 @@ class Master:
         self._authority = WatermarkAuthority(
             senders,
             ranges,
-            {range_id: row.watermark_us for range_id, row in rows.items()},
+            {range_id: row.input_watermark_us for range_id, row in rows.items()},
             growing=growing(plan),
             percentiles=self._percentiles,
             committed_percentiles_us={each: row.percentile_us for each, row in rows.items()},

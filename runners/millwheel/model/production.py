@@ -215,6 +215,7 @@ class Production:
         watermarks_us: input watermark up to which the range has fired (for a source: up to which it has read), per
             range.
         percentiles_us: percentile watermark up to which the range has fired, per range whose triggers follow one.
+        firing_us: input watermark by which the range has fired some of what is due, where that was not all.
         signal_marks: how far the range has come with the job's signals, per range.
         finished: ranges with nothing left to do, ever (a source split at its end, a batch partition that is done).
         ended_handovers: ranges whose handover has ended.
@@ -238,6 +239,7 @@ class Production:
     record_id_horizons_us: Mapping[RangeId, int] = attrs.field(factory=dict)
     watermarks_us: Mapping[RangeId, int] = attrs.field(factory=dict)
     percentiles_us: Mapping[RangeId, int] = attrs.field(factory=dict)
+    firing_us: Mapping[RangeId, int] = attrs.field(factory=dict)
     signal_marks: Mapping[RangeId, SignalMark] = attrs.field(factory=dict)
     finished: frozenset[RangeId] = frozenset()
     reshape: Reshape | None = None

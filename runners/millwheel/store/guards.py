@@ -128,6 +128,7 @@ def check_fenced(
         *production.finished,
         *production.signal_marks,
         *production.percentiles_us,
+        *production.firing_us,
         *production.record_ids,
         *production.record_id_horizons_us,
         *production.ended_handovers,

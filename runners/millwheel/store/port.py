@@ -153,6 +153,8 @@ class RangeRow:
     Attributes:
         watermark_us: None until the range's first commit.
         percentile_us: None until a range whose triggers follow a percentile has fired by one.
+        firing_us: the input watermark by which it has fired some of what is due, where that was not all; None: there
+            has been none.  It need not be ahead of ``watermark_us`` any more.
         handover_with: the range whose owner must own this one too (`Production.reshape`).
         is_removed: whether it is a split that its input does not have any more (`SplitsChange.removed`).
     """
@@ -168,8 +170,15 @@ class RangeRow:
     is_finished: bool
     signal_mark: SignalMark = NO_SIGNALS
     percentile_us: int | None = None
+    firing_us: int | None = None
     handover_with: RangeId | None = None
     is_removed: bool = False
+
+    @property
+    def input_watermark_us(self) -> int | None:
+        """The furthest input watermark by which it has fired anything; None: there has been none."""
+        known = [us for us in (self.watermark_us, self.firing_us) if us is not None]
+        return max(known, default=None)
 
     @property
     def is_retired(self) -> bool:

@@ -428,11 +428,12 @@ def _first_gone(graph: PipelineGraph, retired: Stage, names: Mapping[str, str]) 
 def _reached_us(stored: JobRow, former: ExecutionPlan, name: str) -> int:
     """A bound on the watermark by which windows of a computation have fired, for all of its ranges.
 
-    A range can have fired some of what is due before it commits that it has come so far; but no further than its
-    senders.  A split that has nothing holds no watermark back, so the one that is furthest counts.
+    A range can have fired some of what is due before it has come so far, which rows of former versions of this package
+    do not show; but no further than its senders.  A split that has nothing holds no watermark back, so the one that is
+    furthest counts.
     """
     reached = [
-        MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us
+        MIN_TIMESTAMP_US if row.input_watermark_us is None else row.input_watermark_us
         for range_id, row in stored.ranges.items()
         if range_id.computation == name and not row.is_retired
     ]

@@ -440,7 +440,7 @@ def _warnings(
         old = known[before]
         senders = {kept.get(each) for each in old.senders} if old is not None else set()
         reached_us = max(
-            row.watermark_us if row.watermark_us is not None else MIN_TIMESTAMP_US
+            row.input_watermark_us if row.input_watermark_us is not None else MIN_TIMESTAMP_US
             for range_id, row in stored.ranges.items()
             if range_id.computation == before
         )

@@ -74,8 +74,8 @@ class Firing:
         )
         if step is None or step.reached_us == known.watermark_us:
             state.time.act_on(known)
-        elif step.reached_us is not None:
-            state.time.act_in_part(step.reached_us)
+        else:
+            state.time.act_in_part(known, step.reached_us)
         if step is None:
             return None
         done = self._window_steps.done(step, known.output_watermark_us)

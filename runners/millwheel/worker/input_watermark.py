@@ -33,7 +33,7 @@ class InputWatermark:
     def take(self, owned: OwnedRange) -> None:
         """Add a range that was taken over."""
         self.is_behind = True
-        self._taken_us = max(self._taken_us, owned.watermark_us)
+        self._taken_us = max(self._taken_us, owned.stored_input_watermark_us)
         if self._follows_percentile and owned.percentile_us is not None:
             self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
 
@@ -86,10 +86,20 @@ class InputWatermark:
         # The former owner of a range just taken over may have reached less.
         return min([self.watermark_us, *(owned.watermark_us for owned in self._ranges.values())])
 
-    def act_in_part(self, until_us: int) -> None:
-        """Note that all timers that were due until then have fired."""
+    def act_in_part(self, clocks: Clocks, until_us: int | None) -> None:
+        """Note that some of the timers that are due have fired.
+
+        What has fired may have left no state behind, so whoever owns a range next has to know by which watermark: a
+        record that is late by that would else open its window once more.
+
+        Args:
+            clocks: by which they have fired.
+            until_us: the event time until which all have, in microseconds; None: it is as it was.
+        """
         for owned in self._ranges.values():
-            owned.watermark_us = max(owned.watermark_us, until_us)
+            owned.firing_us = clocks.watermark_us
+            if until_us is not None:
+                owned.watermark_us = max(owned.watermark_us, until_us)
 
     def act_on(self, clocks: Clocks) -> None:
         """Note that all timers that were due have fired."""
@@ -97,5 +107,5 @@ class InputWatermark:
         self.percentile_us = max(self.percentile_us, clocks.percentile_us)
         self.is_behind = False
         for owned in self._ranges.values():
-            owned.watermark_us = self.watermark_us
+            owned.watermark_us, owned.firing_us = self.watermark_us, None
             owned.percentile_us = self.percentile_us if self._follows_percentile else None

@@ -31,6 +31,8 @@ class OwnedRange:
     Attributes:
         delivered: how far its channels have been taken in, durably.
         watermark_us: the input watermark, up to which the range has fired; for a source, up to which it has read.
+        firing_us: the input watermark by which the range has fired some of what is due, until it has fired all of it.
+        stored_input_watermark_us: the furthest input watermark by which it has fired anything, as of its last commit.
         window_hold_us: the event time of the earliest pane that a window is still to emit.
         is_idle: a source split that was polled and had nothing.
         signal_mark: up to which of the job's signals it has fired.
@@ -52,6 +54,10 @@ class OwnedRange:
     delivered: dict[Channel, int]
     watermark_us: int
     output_watermark_us: int = MIN_TIMESTAMP_US
+    firing_us: int | None = None
+    stored_input_watermark_us: int = attrs.field(
+        default=attrs.Factory(lambda self: self.watermark_us, takes_self=True)
+    )
     window_hold_us: int | None = None
     is_idle: bool = False
     signal_mark: SignalMark = NO_SIGNALS
@@ -106,6 +112,10 @@ class OwnedRange:
             accepted=dict(taken.delivered),
             remembers=remembers,
             watermark_us=MIN_TIMESTAMP_US if row.watermark_us is None else row.watermark_us,
+            firing_us=row.firing_us,
+            stored_input_watermark_us=MIN_TIMESTAMP_US
+            if row.input_watermark_us is None
+            else row.input_watermark_us,
             signal_mark_committed=row.signal_mark,
             keeps_signal_mark=keeps_signal_mark,
             percentile_us=row.percentile_us,

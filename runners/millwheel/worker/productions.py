@@ -42,6 +42,12 @@ def production_of(job: str, step: WorkerStep) -> Production:
             for range_id, progress in step.progress.items()
             if progress.percentile_us is not None
         },
+        firing_us={
+            range_id: progress.firing_us
+            for range_id, progress in step.progress.items()
+            if progress.firing_us is not None
+            and progress.firing_us > step.ranges[range_id].stored_input_watermark_us
+        },
         signal_marks={
             range_id: progress.signal_mark
             for range_id, progress in step.progress.items()
@@ -81,7 +87,11 @@ def note_submitted(step: WorkerStep) -> None:
     """
     for range_id, owned in step.ranges.items():
         owned.bundle += 1
-        owned.signal_mark_committed = step.progress[range_id].signal_mark
+        progress = step.progress[range_id]
+        owned.signal_mark_committed = progress.signal_mark
+        for us in (progress.watermark_us, progress.firing_us):
+            if us is not None and us > owned.stored_input_watermark_us:
+                owned.stored_input_watermark_us = us
     for channel, sequence in step.taken_in.items():
         step.ranges[channel.receiver].delivered[channel] = sequence
     for checkpoint in step.checkpoints:

@@ -37,6 +37,7 @@ class RangeProgress(NamedTuple):
 
     watermark_us: int
     percentile_us: int | None
+    firing_us: int | None
     signal_mark: SignalMark
 
 
@@ -126,7 +127,9 @@ class WorkerStep:
             metrics: what user code has counted for it; None: what the step has.
         """
         progress = {
-            range_id: RangeProgress(owned.watermark_us, owned.percentile_us, owned.signal_mark)
+            range_id: RangeProgress(
+                owned.watermark_us, owned.percentile_us, owned.firing_us, owned.signal_mark
+            )
             for range_id, owned in self.ranges.items()
         }
         counted = self.metrics if metrics is None else metrics

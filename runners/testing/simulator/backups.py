@@ -23,7 +23,15 @@ from runners.testing.simulator.parts import go_back
 #: The contents that change with a commit: of the store, of the ledger, and of the log of panes.
 _CONTENTS = (
     *("_jobs", "_tables", "_tokens"),
-    *("_bundles", "_tokens", "_watermarks_us", "_percentiles_us", "_marks", "_record_ids"),
+    *(
+        "_bundles",
+        "_tokens",
+        "_watermarks_us",
+        "_percentiles_us",
+        "_firing_us",
+        "_marks",
+        "_record_ids",
+    ),
     *("_delivered", "_sent", "_payloads", "_open", "_kept", "_retired", "_inputs_us", "_torn"),
     *("_emitted", "_last", "_many", "_passed", "changes"),
 )

@@ -86,6 +86,7 @@ class Ledger:
         self._tokens: dict[RangeId, int] = defaultdict(int)
         self._watermarks_us: dict[RangeId, int] = {}
         self._percentiles_us: dict[RangeId, int] = {}
+        self._firing_us: dict[RangeId, int] = {}
         self._marks: dict[RangeId, SignalMark] = {}
         self._delivered: dict[Channel, int] = defaultdict(int)
         self._sent: dict[Channel, int] = defaultdict(int)
@@ -119,6 +120,8 @@ class Ledger:
                 self._watermarks_us[range_id] = row.watermark_us
             if row.percentile_us is not None:
                 self._percentiles_us[range_id] = row.percentile_us
+            if row.firing_us is not None:
+                self._firing_us[range_id] = row.firing_us
             ids = self._store.read_record_ids(self._job, range_id, b"", _IDS_MAX)
             self._record_ids[range_id].update(ids)
 
@@ -141,6 +144,7 @@ class Ledger:
             self._tokens,
             self._watermarks_us,
             self._percentiles_us,
+            self._firing_us,
             self._marks,
             self._record_ids,
         ):
@@ -172,7 +176,7 @@ class Ledger:
             return is_range(channel.sender)
 
         for book in (
-            *("_bundles", "_tokens", "_watermarks_us", "_percentiles_us", "_marks"),
+            *("_bundles", "_tokens", "_watermarks_us", "_percentiles_us", "_firing_us", "_marks"),
             "_record_ids",
         ):
             replace(vars(self)[book], then[book], is_range)
@@ -329,13 +333,15 @@ class Ledger:
     def _check_news(self, production: Production, before: Before) -> None:
         """Refuse commits of a worker that has nothing to do: else every idle job would keep its store busy."""
         content = attrs.asdict(production, recurse=False)
-        for name in ("job", "fences", "watermarks_us", "percentiles_us", "signal_marks"):
+        progress = "watermarks_us", "percentiles_us", "firing_us", "signal_marks"
+        for name in ("job", "fences", *progress):
             del content[name]
         is_further = any(
             value != getattr(before[range_id], name)
             for name, values in (
                 ("watermark_us", production.watermarks_us),
                 ("percentile_us", production.percentiles_us),
+                ("firing_us", production.firing_us),
                 ("signal_mark", production.signal_marks),
             )
             for range_id, value in values.items()
@@ -351,6 +357,7 @@ class Ledger:
         progress: tuple[tuple[str, dict[RangeId, Any], Mapping[RangeId, Any]], ...] = (
             ("watermark", self._watermarks_us, production.watermarks_us),
             ("percentile watermark", self._percentiles_us, production.percentiles_us),
+            ("watermark of a firing", self._firing_us, production.firing_us),
             ("signal mark", self._marks, production.signal_marks),
         )
         for name, known, now in progress:

@@ -165,6 +165,7 @@ def check_no_production_leaves_its_fences(connect: StoreFactory) -> None:
         {"finished": frozenset({HIGH})},
         {"signal_marks": {HIGH: SignalMark(1)}},
         {"percentiles_us": {HIGH: 1}},
+        {"firing_us": {HIGH: 1}},
         {"fences": []},
     ]
     for parts in strays:

@@ -43,6 +43,7 @@ def check_a_split_divides_what_a_range_has(connect: StoreFactory) -> None:
         reshape=_SPLIT,
         watermarks_us={LOW: 5},
         percentiles_us={LOW: 6},
+        firing_us={LOW: 7},
         signal_marks={LOW: SignalMark(2, 3)},
     )
     taken = connect().acquire(JOB, [_BORN], "other")
@@ -57,8 +58,8 @@ def check_a_split_divides_what_a_range_has(connect: StoreFactory) -> None:
         "the new range",
     )
     expect_equal(
-        (row.watermark_us, row.percentile_us, row.signal_mark),
-        (5, 6, SignalMark(2, 3)),
+        (row.watermark_us, row.percentile_us, row.firing_us, row.signal_mark),
+        (5, 6, 7, SignalMark(2, 3)),
         "what the new range inherits",
     )
     expect_equal(taken[LOW].row.keys, KeyRange(0, _AT), "what is left of the old range")

@@ -87,6 +87,28 @@ def check_progress(connect: StoreFactory) -> None:
     expect_equal(store.statistics(JOB)["open_ranges"], 2, "ranges not finished")
 
 
+def check_watermarks_of_firings(connect: StoreFactory) -> None:
+    """The watermark by which a range is firing is kept beside the watermark, advances only, and is unknown at first."""
+    store = opened(connect)
+    owner = Owner(store, LOW, HIGH)
+    owner.commit(watermarks_us={LOW: 5, HIGH: 5})
+    row = take_over(store, LOW).row
+    expect_equal((row.firing_us, row.input_watermark_us), (None, 5), "before there is one")
+    owner = Owner(store, LOW, HIGH)
+    for firing_us, known_us in ((-3, -3), (20, 20), (0, 20)):
+        owner.commit(firing_us={LOW: firing_us})
+        job = store.read_job(JOB)
+        assert job is not None
+        expect_equal(job.ranges[LOW].firing_us, known_us, "the watermark of the firing")
+    row = take_over(store, LOW).row
+    expect_equal(
+        (row.firing_us, row.watermark_us, row.input_watermark_us), (20, 5, 20), "at takeover"
+    )
+    expect_equal(take_over(store, HIGH).row.firing_us, None, "that of the other range")
+    Owner(store, LOW).commit(watermarks_us={LOW: 30})
+    expect_equal(take_over(store, LOW).row.input_watermark_us, 30, "when all has fired")
+
+
 def check_percentile_watermarks(connect: StoreFactory) -> None:
     """A percentile watermark is kept beside the watermark, advances only, and is unknown at first."""
     store = opened(connect)

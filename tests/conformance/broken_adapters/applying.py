@@ -59,6 +59,23 @@ class LetsPercentilesGoBack(MemoryStore):
             job.ranges[range_id] = attrs.evolve(row, percentile_us=percentile_us)
 
 
+class ForgetsWatermarksOfFirings(MemoryStore):
+    """Keeps no watermark by which a range has fired only some of what is due."""
+
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
+        super()._apply_progress(job, attrs.evolve(production, firing_us={}))
+
+
+class LetsWatermarksOfFiringsGoBack(MemoryStore):
+    """Lets the watermark by which a range is firing go back."""
+
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
+        super()._apply_progress(job, production)
+        for range_id, firing_us in production.firing_us.items():
+            row = job.ranges[range_id]
+            job.ranges[range_id] = attrs.evolve(row, firing_us=firing_us)
+
+
 class AddsRowsInPlaceOfReplacing(MemoryStore):
     """A correction stands beside what it corrects."""
 

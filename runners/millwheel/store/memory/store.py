@@ -808,6 +808,7 @@ class MemoryStore:
             row = job.ranges[range_id]
             watermarks = (row.watermark_us, production.watermarks_us.get(range_id))
             percentiles = (row.percentile_us, production.percentiles_us.get(range_id))
+            firing = (row.firing_us, production.firing_us.get(range_id))
             job.ranges[range_id] = attrs.evolve(
                 row,
                 bundle=fence.bundle,
@@ -815,6 +816,7 @@ class MemoryStore:
                 # A watermark only ever advances (I4), whichever process reports it.
                 watermark_us=max((us for us in watermarks if us is not None), default=None),
                 percentile_us=max((us for us in percentiles if us is not None), default=None),
+                firing_us=max((us for us in firing if us is not None), default=None),
                 is_finished=row.is_finished or range_id in production.finished,
                 signal_mark=max(
                     row.signal_mark, production.signal_marks.get(range_id, row.signal_mark)

@@ -445,7 +445,7 @@ def insert_ranges(connection: Connection[Any], number: int, ranges: Sequence[Ran
 
 def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) -> RangeRow:
     split, token, bundle, owner, position, watermark_us, is_finished, *rest = rest
-    number, next_hash, percentile_us, is_removed = rest
+    number, next_hash, percentile_us, firing_us, is_removed = rest
     return RangeRow(
         range_id=range_id,
         keys=keys,
@@ -458,5 +458,6 @@ def _range_row(range_id: RangeId, keys: KeyRange | None, rest: Sequence[Any]) ->
         is_finished=is_finished,
         signal_mark=SignalMark(number, to_unsigned(next_hash)),
         percentile_us=percentile_us,
+        firing_us=firing_us,
         is_removed=is_removed,
     )

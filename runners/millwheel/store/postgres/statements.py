@@ -56,6 +56,7 @@ def commit_statements(
     statements += _channels(production, ids, portion_bytes)
     statements += _signal_marks(production, ids)
     statements += _percentiles(production, ids)
+    statements += _firing(production, ids)
     statements += _reshape(production, ids)
     statements += _record_ids(production, ids)
     statements += _late(production, ids, portion_bytes)
@@ -282,6 +283,17 @@ def _percentiles(production: Production, ids: JobIds) -> list[Statement]:
         "percentiles_us": Int8Array.of(list(percentiles_us.values())),
     }
     return [(QUERIES["advance_percentiles"], parameters)]
+
+
+def _firing(production: Production, ids: JobIds) -> list[Statement]:
+    firing_us = production.firing_us
+    if not firing_us:
+        return []
+    parameters = {
+        **_fenced(firing_us, production, ids),
+        "firing_us": Int8Array.of(list(firing_us.values())),
+    }
+    return [(QUERIES["advance_firing"], parameters)]
 
 
 def _record_ids(production: Production, ids: JobIds) -> list[Statement]:

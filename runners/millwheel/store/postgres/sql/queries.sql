@@ -251,6 +251,18 @@ CROSS JOIN LATERAL (
 ) l
 WHERE f.ctid = l.place;
 
+-- name: advance_firing
+-- Watermarks by which ranges have fired some of what is due.
+UPDATE dataflow.fences f
+SET firing_us = GREATEST(f.firing_us, s.firing_us)
+FROM unnest(%(range_ids)b, %(bundles)b, %(firing_us)b) AS s (range_id, bundle, firing_us)
+CROSS JOIN LATERAL (
+    SELECT i.ctid AS place FROM dataflow.fences i
+    WHERE i.range_id = s.range_id AND i.generation = s.bundle >> 6
+    OFFSET 0
+) l
+WHERE f.ctid = l.place;
+
 -- name: remember_record_ids
 -- New ids, in the same transaction as what their records cause.  The owner has asked before, so none is there.
 INSERT INTO {record_ids} AS i (range_id, record_id, timestamp_us)
@@ -331,8 +343,8 @@ WITH born AS (
     RETURNING range_id, handover_with
 )
 INSERT INTO dataflow.fences
-    (range_id, owner, watermark_us, signal_number, signal_hash, percentile_us)
-SELECT b.range_id, f.owner, f.watermark_us, f.signal_number, f.signal_hash, f.percentile_us
+    (range_id, owner, watermark_us, signal_number, signal_hash, percentile_us, firing_us)
+SELECT b.range_id, f.owner, f.watermark_us, f.signal_number, f.signal_hash, f.percentile_us, f.firing_us
 FROM born b JOIN dataflow.fences f ON f.range_id = b.handover_with;
 
 -- name: end_handovers
@@ -652,7 +664,7 @@ WITH asked AS (
 )
 SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last_hash, r.handover_with,
        r.split, f.token, f.bundle, f.owner, f.position, f.watermark_us, f.is_finished,
-       f.signal_number, f.signal_hash, f.percentile_us, r.removed_at IS NOT NULL
+       f.signal_number, f.signal_hash, f.percentile_us, f.firing_us, r.removed_at IS NOT NULL
 FROM dataflow.ranges r
 JOIN dataflow.computations c USING (computation_id)
 JOIN dataflow.fences f USING (range_id)
