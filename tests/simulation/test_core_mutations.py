@@ -48,6 +48,7 @@ from runners.millwheel.worker.inbox import Inbox
 from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.outgoing import Outgoing
+from runners.millwheel.worker.own_watermarks import OwnWatermarks
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.source_computation import SourceComputation
@@ -496,6 +497,35 @@ def hold_by_what_was_open_at_first(patch: Patch) -> None:
     patch.setattr(WindowSteps, "done", broken)
 
 
+def fire_before_all_is_taken_in(patch: Patch) -> None:
+    """A worker that has all ranges does not wait for what it has sent to itself."""
+    patch.setattr(Outbox, "hold_of", lambda *_: None)
+
+
+def fire_before_panes_that_are_to_come(patch: Patch) -> None:
+    """A worker that has all ranges does not wait for the windows of a grouping that sends to another one."""
+
+    def output_us(own: OwnWatermarks, owned: OwnedRange, receiver: str) -> int:
+        hold_us = owned.outbox.hold_of(receiver, own._accepted)
+        return owned.watermark_us if hold_us is None else min(owned.watermark_us, hold_us)
+
+    patch.setattr(OwnWatermarks, "_output_us", output_us)
+
+
+def compute_watermarks_without_all_ranges(patch: Patch) -> None:
+    """A worker goes on computing them when it has released ranges, until the master's news says otherwise."""
+    input_us = OwnWatermarks.input_us
+
+    def broken(own: OwnWatermarks, name: str, due_us: Mapping[str, int]) -> int | None:
+        granted = own.granted
+        own.granted = granted and len(own._ranges)
+        found = input_us(own, name, due_us)
+        own.granted = granted
+        return found
+
+    patch.setattr(OwnWatermarks, "input_us", broken)
+
+
 def own_what_is_retired(patch: Patch) -> None:
     """A range that was merged into another stays with its last owner."""
     end, forget = Worker._end_handovers, Worker._forget
@@ -599,6 +629,9 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         "faults": {Fault.DUPLICATE: 0.5, Fault.CRASH: 0.1},
         "seeds": known_first(135, SEEDS_MAX),
     },
+    fire_before_all_is_taken_in: {"workers": 1},
+    fire_before_panes_that_are_to_come: {"workers": 1},
+    compute_watermarks_without_all_ranges: {"faults": {Fault.MOVE: 0.1, Fault.DELAY: 0.5}},
     send_routes_once: {"faults": {Fault.LOSS: 0.02, Fault.MOVE: 0.1}},
     scan_before_moving_the_token: {
         "faults": {Fault.PAUSE: 0.02, Fault.ZOMBIE: 0.05, Fault.MOVE: 0.1}
@@ -672,6 +705,9 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (keep_columns_of_a_released_range, "typed", "I10"),
         (hold_by_what_was_open_at_first, "stamped", "I10"),
         (own_what_is_retired, "sums", "I10"),
+        (fire_before_all_is_taken_in, dense.chain, "I"),
+        (fire_before_panes_that_are_to_come, "stamped", "I"),
+        (compute_watermarks_without_all_ranges, dense.chain, "I"),
         (take_a_handover_for_unfinished, "sums", "I10"),
         (give_ranges_without_their_commits, "sums", "I8"),
         (finish_what_is_not_there, "sums", "I10"),

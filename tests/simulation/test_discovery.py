@@ -13,14 +13,16 @@ import pytest
 import dataflow as df
 from runners.direct import DirectRunner
 from runners.errors import StoreUnreachableError
+from runners.millwheel.master.master import Master
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.model.requests import Request, Verb
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import RangeRow, SplitsChange
+from runners.millwheel.worker.worker import Worker
 from runners.testing.simulator.cluster import JOB, SimulatedCluster
 from runners.testing.simulator.errors import SimulationError
-from runners.testing.simulator.fault import ALL_FAULTS, Fault
+from runners.testing.simulator.fault import ALL_FAULTS, NO_FAULTS, Fault
 from windowing.timestamps import MIN_TIMESTAMP_US
 
 SECOND_US = 1_000_000
@@ -103,7 +105,7 @@ def topic(random: Random) -> Topic:
 
 
 def run(
-    seed: int, faults: Any = FAULTS, store: MemoryStore | None = None
+    seed: int, faults: Any = FAULTS, store: MemoryStore | None = None, workers: int = 2
 ) -> tuple[Topic, list[int], SimulatedCluster]:
     source = topic(Random(f"topic {seed}"))
     p = df.Pipeline(DirectRunner())
@@ -123,7 +125,7 @@ def run(
         | "log" >> df.WriteToPostgres("log", columns=ROW)
     )
     graph = p.graph()
-    cluster = SimulatedCluster(graph, seed, faults=faults, store=store)
+    cluster = SimulatedCluster(graph, seed, faults=faults, store=store, workers=workers)
     cluster.run_until(lambda: all_ended(cluster, source))
     assert not cluster.is_over, "the source may get splits, so the job does not end by itself"
     cluster.send_request(Request(Verb.DRAIN))
@@ -139,8 +141,10 @@ def all_ended(cluster: SimulatedCluster, source: Topic) -> bool:
     return len(splits) == len(source.scripts) and all(row.is_finished for row in splits)
 
 
-def check(seed: int, faults: Any = FAULTS, store: MemoryStore | None = None) -> Topic:
-    source, seen, cluster = run(seed, faults, store)
+def check(
+    seed: int, faults: Any = FAULTS, store: MemoryStore | None = None, workers: int = 2
+) -> Topic:
+    source, seen, cluster = run(seed, faults, store, workers)
     counts = Counter(seen)
     assert not cluster.store.read_late(JOB)
     job = cluster.store.read_job(JOB)
@@ -157,9 +161,10 @@ def check(seed: int, faults: Any = FAULTS, store: MemoryStore | None = None) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("seed", range(12))
-def test_splits_come_and_go(seed: int) -> None:
-    check(seed)
+def test_splits_come_and_go(seed: int, workers: int) -> None:
+    check(seed, workers=workers)
 
 
 def test_every_interesting_thing_happens() -> None:
@@ -170,11 +175,14 @@ def test_every_interesting_thing_happens() -> None:
 
 
 def turns_red(
-    faults: Any = FAULTS, seeds: int = 25, store: type[MemoryStore] = MemoryStore
+    faults: Any = FAULTS,
+    seeds: int = 25,
+    store: type[MemoryStore] = MemoryStore,
+    workers: int = 2,
 ) -> bool:
     for seed in range(seeds):
         try:
-            check(seed, faults, store())
+            check(seed, faults, store(), workers)
         except (SimulationError, AssertionError):
             return True
     return False
@@ -238,3 +246,19 @@ def test_a_job_that_does_not_wait_for_splits_turns_red(monkeypatch: pytest.Monke
     monkeypatch.setattr(WatermarkAuthority, "may_grow", False)
     monkeypatch.setattr(WatermarkAuthority, "_may_get_splits", lambda *_: False)
     assert turns_red()
+
+
+def test_splits_that_do_not_wait_for_the_sole_owner_turn_red(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is further than the master knows, and goes on while they are written."""
+    monkeypatch.setattr(Master, "takes_splits", lambda _: True)
+    assert turns_red(NO_FAULTS, workers=1)
+
+
+def test_a_sole_owner_that_does_not_report_its_watermarks_turns_red(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The master has it stop, and does not know how far it has come."""
+    monkeypatch.setattr(Worker, "_ahead_us", lambda _: {})
+    assert turns_red(NO_FAULTS, workers=1)

@@ -42,6 +42,9 @@ _T = TypeVar("_T")
 class Adopter(Protocol):
     """What a master does with splits; see `runners.millwheel.master.master.Master`."""
 
+    def takes_splits(self) -> bool:
+        """Whether splits may be added now; to be asked again, and right before `hold_splits`."""
+
     def hold_splits(self, source: str) -> int | None:
         """Hold what a source feeds; the watermark of new splits, or None."""
 
@@ -112,6 +115,8 @@ class SplitDiscovery:
             for name, (source, every_ms) in growing(plan).items()
         ]
         self._found: SimpleQueue[_Found] = SimpleQueue()
+        #: What was found while the master could not take splits.
+        self._waiting: list[_Found] = []
         self._to_write: SimpleQueue[tuple[_Growing, SplitsChange]] = SimpleQueue()
         self._written: SimpleQueue[_Written] = SimpleQueue()
         #: Taken from the queue, and perhaps not in the store yet.
@@ -147,8 +152,9 @@ class SplitDiscovery:
         Args:
             master: of the job; to be called in its thread.
         """
-        for found in _all_of(self._found):
-            self._hold(found, master)
+        found, self._waiting = [*self._waiting, *_all_of(self._found)], []
+        for each in found:
+            self._hold(each, master)
         for written in _all_of(self._written):
             self._adopt(written, master)
 
@@ -187,7 +193,13 @@ class SplitDiscovery:
     def _hold(self, found: _Found, master: Adopter) -> None:
         asked = found.growing
         removed = master.open_splits(found.removed)
-        watermark_us = master.hold_splits(asked.name) if found.added or removed else None
+        if not found.added and not removed:
+            self._done(asked)
+            return
+        if not master.takes_splits():
+            self._waiting.append(found)
+            return
+        watermark_us = master.hold_splits(asked.name)
         if watermark_us is None:
             self._done(asked)
             return

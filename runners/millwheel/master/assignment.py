@@ -73,6 +73,11 @@ class Assignment:
         """Whether every range is where it belongs for now."""
         return not self._leaving and len(self._confirmed) == len(self._slot)
 
+    @property
+    def is_in_one_slot(self) -> bool:
+        """Whether one slot has all ranges."""
+        return len({*self._slot.values()}) == 1
+
     def awaited(self) -> BySlot:
         """Ranges that workers have been given and have not confirmed yet."""
         waiting: dict[int, list[RangeId]] = defaultdict(list)

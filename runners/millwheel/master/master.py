@@ -28,6 +28,7 @@ from runners.millwheel.master.slots import (
     idle_splits,
     live_slots,
 )
+from runners.millwheel.master.sole_owner import SoleOwner
 from runners.millwheel.master.view import MasterView, SlotView
 from runners.millwheel.master.watermark_authority import WatermarkAuthority
 from runners.millwheel.master.witness import Witness
@@ -112,6 +113,7 @@ class Master:
         )
         marks = {range_id: row.signal_mark for range_id, row in rows.items()}
         self._signals = SignalBoard(plan, ranges, marks)
+        self._sole_owner = SoleOwner(has_been_one=has_begun(rows.values()))
         self._has_reports = self._is_draining = self.is_pausing = False
         #: Whether the job is on its way to another pipeline; then nothing is read.
         self._is_retracting = plan.retirement is not None
@@ -172,6 +174,7 @@ class Master:
                 slowest_source_us=self._authority.slowest_source_us(),
                 is_draining=self._is_draining,
                 is_pausing=self.is_pausing or self._is_retracting,
+                sole_owner_ranges=self._sole_owner_ranges(),
             )
             self._send_all(news, self._awaiting_news())
 
@@ -316,6 +319,16 @@ class Master:
         self._is_draining = self._pace.has_news = True
         self._authority.stop_growing()
 
+    def takes_splits(self) -> bool:
+        """Whether a source may get splits now: not while a worker computes watermarks, which is asked to stop that.
+
+        Call it again if not; `hold_splits` comes next if so.
+        """
+        if self._is_draining or self.is_pausing or self._is_retracting:
+            return True
+        self._sole_owner.revoke(self._clock.monotonic_ms())
+        return self._sole_owner.is_revoked(self._assignment, self._slots)
+
     def hold_splits(self, source: str) -> int | None:
         """Hold what a source feeds, as it is about to get splits, until `adopt_splits` is called.
 
@@ -326,6 +339,7 @@ class Master:
             The watermark at which the new splits begin; None: the job gets no splits now, as it is coming to its end or
             to a pause.
         """
+        self._sole_owner.let_go()
         if self._is_draining or self.is_pausing or self._is_retracting:
             return None
         return self._authority.hold(source)
@@ -551,6 +565,7 @@ class Master:
         slot.last_seen_ms = self._clock.monotonic_ms()
         if isinstance(message, Ready):
             slot.confirm()
+            self._sole_owner.note_taken_over(slot.last_seen_ms)
             # Not only a new owner: the same worker may have taken them over again, to reshape them.
             self._authority.begin_anew(message.ranges)
             for range_id, head in self._shapes.learn(message.shapes).items():
@@ -670,6 +685,11 @@ class Master:
             "sent_ms": self._clock.monotonic_ms(),
         }
 
+    def _sole_owner_ranges(self) -> int:
+        if self._is_retracting or self._authority.holds_us or not self._shapes.is_at_rest:
+            return 0
+        return self._sole_owner.ranges(self._assignment)
+
     def _revoke(self, asked: BySlot) -> None:
         for index, ranges in asked.items():
             self._send(self._slots[index], Revoke(ranges=ranges))
@@ -704,6 +724,7 @@ class Master:
         self._shapes.report(report.routings)
         self._authority.report(
             report.watermarks_us,
+            inputs_us=report.inputs_us,
             percentiles_us=report.percentiles_us,
             progress=report.progress,
         )

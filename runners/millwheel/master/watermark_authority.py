@@ -76,6 +76,7 @@ class WatermarkAuthority:
         }
         self._progress: dict[RangeId, SplitProgress] = {}
         self._slowest_us = self.slowest_source_us()
+        self._has_news = False
 
     @property
     def inputs_us(self) -> Mapping[str, int]:
@@ -189,6 +190,7 @@ class WatermarkAuthority:
         self,
         outputs_us: Mapping[RangeId, int],
         *,
+        inputs_us: Mapping[str, int] = MappingProxyType({}),
         percentiles_us: Mapping[RangeId, int] = _NONE,
         progress: Mapping[RangeId, SplitProgress] = MappingProxyType({}),
     ) -> None:
@@ -199,6 +201,7 @@ class WatermarkAuthority:
 
         Args:
             outputs_us: their output watermarks.
+            inputs_us: input watermarks that the worker knows to have come further than they have here (ADR 0111).
             percentiles_us: percentile watermark up to which they have fired and emitted, of those that follow one.
             progress: where they are, of source splits of which a grouping follows a percentile.
         """
@@ -206,6 +209,10 @@ class WatermarkAuthority:
             is_source = not self._senders[range_id.computation]
             before_us = self._outputs_us[range_id] if is_source else watermark_us
             self._outputs_us[range_id] = max(before_us, watermark_us)
+        for name, watermark_us in inputs_us.items():
+            if watermark_us > self._inputs_us[name]:
+                self._inputs_us[name] = watermark_us
+                self._has_news = True
         # Less than before where a record that was left out has opened a window: its pane is still to come.
         self._followed_percentiles_us.update(percentiles_us)
         self._progress.update(progress)
@@ -219,7 +226,8 @@ class WatermarkAuthority:
         """
         self._idle = idle
         slowest_us = self.slowest_source_us()
-        moved, self._slowest_us = slowest_us != self._slowest_us, slowest_us
+        moved = slowest_us != self._slowest_us or self._has_news
+        self._slowest_us, self._has_news = slowest_us, False
         for name, known_us in self._inputs_us.items():
             senders = self._senders[name]
             watermark_us = min(

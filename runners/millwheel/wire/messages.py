@@ -122,6 +122,8 @@ class Watermarks:
         is_draining: sources are to end where they are.
         is_pausing: sources are to read no further for now.
         sent_ms: when the master sends this, by its own clock; the worker sends it back as `Report.as_of_ms`.
+        sole_owner_ranges: how many ranges the job has, where one worker has all of them and is to compute the input
+            watermarks itself (ADR 0110); 0: there is none.
     """
 
     inputs_us: Mapping[str, int]
@@ -131,6 +133,7 @@ class Watermarks:
     is_draining: bool
     is_pausing: bool
     sent_ms: int
+    sole_owner_ranges: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -146,6 +149,8 @@ class Report:
         polls: the last poll of each source split that was asked at all; a report that differs only in these is no news.
         routings: up to which routing each range has nothing on its way that follows an older one.
         commits: how far each range is committed, by this worker or before.
+        inputs_us: the input watermarks that are ahead of those that the master has sent: those that the worker computes
+            itself, and those by which former owners of its ranges have fired windows.
         is_quiet: nothing is unacknowledged, and no acknowledgement waits to be committed.
         is_paused: it is quiet, and sources are not read.
         holds: what each owned range's output watermark is the least of; a report that differs only in this is no news.
@@ -169,6 +174,7 @@ class Report:
     is_paused: bool
     counts: Counts
     as_of_ms: int = attrs.field(eq=False)
+    inputs_us: Mapping[str, int] = attrs.field(factory=dict)
     holds: Mapping[RangeId, RangeHolds] = attrs.field(factory=dict, eq=False)
     account: WorkerAccount | None = attrs.field(default=None, eq=False)
 

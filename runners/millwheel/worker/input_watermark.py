@@ -37,6 +37,11 @@ class InputWatermark:
         if self._follows_percentile and owned.percentile_us is not None:
             self._taken_percentile_us = max(self._taken_percentile_us, owned.percentile_us)
 
+    @property
+    def furthest_us(self) -> int:
+        """How far any range has come, here or at a former owner: all senders had come so far."""
+        return max(self.watermark_us, self._taken_us)
+
     def is_before(self, clocks: Clocks) -> bool:
         """Whether timers may be due at these watermarks."""
         return (

@@ -8,7 +8,7 @@ MillWheel, section 6.1 (strong productions).  Pure bookkeeping: no sockets, no s
 """
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from runners.millwheel.model.ids import Channel, RangeId, Receipt
@@ -79,6 +79,20 @@ class Outbox:
         # The hold of the next entry can be lower, where its range has been joined by one that is behind it.
         holding = self._holding.values()
         return min((entries[0].min_timestamp_us for entries in holding), default=None)
+
+    def hold_of(self, computation: str, accepted: Callable[[Channel], int]) -> int | None:
+        """The event time of what is on its way to a computation that has not taken it in; None if nothing is.
+
+        Args:
+            computation: the receiver.
+            accepted: the last sequence on a channel that its receiver has taken in, durably or not.
+        """
+        lowest = (
+            next((each for each in entries if each.sequence > accepted(channel)), None)
+            for channel, entries in self._holding.items()
+            if channel.receiver.computation == computation
+        )
+        return min((each.min_timestamp_us for each in lowest if each is not None), default=None)
 
     def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
         """Create the next production on a channel; to be sent after it is committed.

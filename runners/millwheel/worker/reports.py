@@ -43,6 +43,7 @@ class Reporter:
         account: of itself; None: it gives none.
         senders: by grouping, the computations that send to it.
         due_us: by grouping, the event time at which something of it that is here is due first, in microseconds.
+        ahead_us: the input watermarks that are ahead of those that the master has sent, in microseconds.
     """
 
     def __init__(
@@ -57,8 +58,9 @@ class Reporter:
         *,
         senders: Mapping[str, Collection[str]] = MappingProxyType({}),
         due_us: Callable[[], Mapping[str, int]] = dict,
+        ahead_us: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        self._senders, self._due_us = senders, due_us
+        self._senders, self._due_us, self._ahead_us = senders, due_us, ahead_us
         self._account, self._accounted_ms = account, clock.monotonic_ms()
         self._slot, self._worker, self._clock = slot, worker, clock
         self._send, self._counts = send, counts
@@ -151,6 +153,7 @@ class Reporter:
             is_pausing=is_pausing,
             counts=self._counts(),
             as_of_ms=as_of_ms,
+            inputs_us=self._ahead_us(),
         )
 
 
@@ -163,6 +166,7 @@ def report_of(
     is_pausing: bool,
     counts: Counts,
     as_of_ms: int,
+    inputs_us: Mapping[str, int] = MappingProxyType({}),
 ) -> Report:
     """How far ranges are; advances their output watermarks.
 
@@ -174,6 +178,7 @@ def report_of(
         is_pausing: whether the worker is to come to rest, for a pause of the job.
         counts: what the worker has done.
         as_of_ms: when the master sent the message received last, by its own clock.
+        inputs_us: the input watermarks that are ahead of those that the master has sent, in microseconds.
     """
     is_quiet = is_idle and all(owned.outbox.is_empty for owned in ranges.values())
     return Report(
@@ -208,5 +213,6 @@ def report_of(
         is_quiet=is_quiet,
         is_paused=is_quiet and is_pausing,
         counts=counts,
+        inputs_us=inputs_us,
         as_of_ms=as_of_ms,
     )

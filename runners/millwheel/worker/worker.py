@@ -71,6 +71,7 @@ from runners.millwheel.worker.confirmed_reads import ConfirmedReads
 from runners.millwheel.worker.courier import Courier
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.outgoing import Outgoing
+from runners.millwheel.worker.own_watermarks import OwnWatermarks
 from runners.millwheel.worker.owned_computation import Computation, build_computations, counts_of
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.reading_pace import (
@@ -161,17 +162,7 @@ class Worker:
         )
         reads = ConfirmedReads(store, self._committer.confirm)
         self._computations = build_computations(spec.job, plan, self._router, reads, spec.options)
-        self._reporter = Reporter(
-            spec.slot,
-            spec.worker,
-            spec.workers,
-            clock,
-            self._send_to_master,
-            self._counts,
-            self._account if spec.options.reports_on_itself else None,
-            senders={each.name: plan.senders(each.name) for each in plan.groupings()},
-            due_us=self._due_us,
-        )
+        self._reporter = self._made_reporter(plan)
         self._watch, self._caution = watch, Caution(self._computations, watch, clock)
         #: For how long it was at work and waited for something to do, and until when that is counted.
         self._busy_ms = self._idle_ms = 0
@@ -183,7 +174,10 @@ class Worker:
             lambda place, reason, *, is_over: self.report_waiting(reason, place, is_over=is_over),
         )
         self._compactor = Compactor(self._computations, self._committer, self._caution, clock)
-        self._inputs_us, self._percentiles_us = dict[str, int](), dict[str, int]()
+        #: The input watermarks that groupings act by, and those of the master, which they may be ahead of.
+        self._inputs_us, self._sent_us = dict[str, int](), dict[str, int]()
+        self._own_watermarks = OwnWatermarks(self._ranges, plan, spec.options.guarantees)
+        self._percentiles_us = dict[str, int]()
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = False
         #: Splits that their input does not have any more.
@@ -200,6 +194,21 @@ class Worker:
         self._flushed_ms = clock.monotonic_ms()
         self._silence, self._is_received = Silence(clock), False
         self.is_stopped = False
+
+    def _made_reporter(self, plan: ExecutionPlan) -> Reporter:
+        spec = self._spec
+        return Reporter(
+            spec.slot,
+            spec.worker,
+            spec.workers,
+            self._clock,
+            self._send_to_master,
+            self._counts,
+            self._account if spec.options.reports_on_itself else None,
+            senders={each.name: plan.senders(each.name) for each in plan.groupings()},
+            due_us=self._due_us,
+            ahead_us=self._ahead_us,
+        )
 
     @property
     def has_ranges(self) -> bool:
@@ -327,6 +336,7 @@ class Worker:
                 # All that is due must have fired: until then windows are still open that a record must not go into.
                 if not computation.state.time.is_before(self._clocks_of(name)):
                     worked |= self._take_deliveries(name, computation)
+                worked |= self._advance_by_own(name, computation)
             else:
                 worked |= self._read(computation)
         self._committer.commit_round()
@@ -409,11 +419,22 @@ class Worker:
         self._commit(self._tracing.done(step))
         return True
 
+    def _advance_by_own(self, name: str, computation: GroupingComputation) -> bool:
+        """Fire some of what is due by the watermark that is computed here; returns whether anything was due."""
+        watermark_us = self._own_watermarks.input_us(name, self._due_us())
+        if watermark_us is None or watermark_us <= self._inputs_us.get(name, MIN_TIMESTAMP_US):
+            return False
+        behind = self._own_watermarks.behind_in_store(name)
+        if behind:
+            self._commit(WorkerStep.touching(*behind))
+        self._inputs_us[name] = watermark_us
+        return self._advance(name, computation)
+
     def _owned(self, name: str) -> list[OwnedRange]:
         return [owned for range_id, owned in self._ranges.items() if range_id.computation == name]
 
     def _clocks_of(self, name: str) -> Clocks:
-        """The time now, and the watermarks that the master last sent for a computation."""
+        """The time now, and the watermarks that a computation acts by: of the master, or computed here."""
         watermark_us = self._inputs_us.get(name, MIN_TIMESTAMP_US)
         is_drained = self._is_draining and watermark_us >= MAX_TIMESTAMP_US
         return Clocks(
@@ -509,6 +530,8 @@ class Worker:
         elif isinstance(message, Acknowledge):
             self._courier.take_acknowledged(message)
         elif isinstance(message, Watermarks):
+            if message.sent_ms >= self._sent_ms:
+                self._own_watermarks.granted = message.sole_owner_ranges
             self._on_news(message)
             self._slowest_source_us = message.slowest_source_us
             self._is_draining, self._is_pausing = message.is_draining, message.is_pausing
@@ -531,10 +554,10 @@ class Worker:
     def _on_news(self, news: Watermarks | Assign) -> None:
         self._is_received, self._sent_ms = True, news.sent_ms
         self._news = news.signals
-        inputs_us, percentiles_us = self._inputs_us, self._percentiles_us
         for known_us, sent_us in (
-            (inputs_us, news.inputs_us),
-            (percentiles_us, news.percentiles_us),
+            (self._inputs_us, news.inputs_us),
+            (self._sent_us, news.inputs_us),
+            (self._percentiles_us, news.percentiles_us),
         ):
             for name, watermark_us in sent_us.items():
                 known_us[name] = max(watermark_us, known_us.get(name, watermark_us))
@@ -547,6 +570,7 @@ class Worker:
     def _take_over(self, assign: Assign) -> None:
         # User code may be put on trial from here on, in a process that cannot wait for a commit of this one.
         self._committer.confirm()
+        self._own_watermarks.granted = 0
         self._on_news(assign)
         self._follow(assign.routing)
         if self._spec.options.tries is not None:
@@ -709,6 +733,19 @@ class Worker:
             for name, each in self._computations.items()
             if isinstance(each, GroupingComputation)
             and (due_us := each.firing.next_event_us) is not None
+        }
+
+    def _ahead_us(self) -> Mapping[str, int]:
+        """The input watermarks of groupings that are ahead of those that the master has sent."""
+        furthest_us = {
+            name: max(each.state.time.furthest_us, self._inputs_us.get(name, MIN_TIMESTAMP_US))
+            for name, each in self._computations.items()
+            if isinstance(each, GroupingComputation)
+        }
+        return {
+            name: us
+            for name, us in furthest_us.items()
+            if us > self._sent_us.get(name, MIN_TIMESTAMP_US)
         }
 
     def _counts(self) -> Counts:

@@ -203,6 +203,7 @@ class Ledger:
         self._check_fences(production, before)
         self._check_news(production, before)
         self._check_progress(production)
+        self._check_senders(production)
         self._check_ranges(before)
         self._check_deliveries(production)
         self._check_addresses(production)
@@ -367,6 +368,31 @@ class Ledger:
                         f"I4: the {name} of {range_id} goes back from {known[range_id]} to {value}"
                     )
                 known[range_id] = value
+
+    def _check_senders(self, production: Production) -> None:
+        """Refuse watermarks that no master has had, and of which the store does not show how senders came so far.
+
+        A worker that has all ranges computes them itself.  The next owner of a sender would not know of them.
+        """
+        further_us: dict[str, int] = {}
+        for progress in (production.watermarks_us, production.firing_us):
+            for range_id, watermark_us in progress.items():
+                name = range_id.computation
+                known_us = further_us.get(name, self._inputs_us.get(name, MIN_TIMESTAMP_US))
+                if self._plan.senders(name) and watermark_us > known_us:
+                    further_us[name] = watermark_us
+        job = self._store.read_job(self._job) if further_us else None
+        for name, watermark_us in further_us.items():
+            senders = self._plan.senders(name)
+            for range_id, row in ({} if job is None else job.ranges).items():
+                stored_us = row.input_watermark_us
+                reached_us = MIN_TIMESTAMP_US if stored_us is None else stored_us
+                is_gone = row.is_retired or not self._torn.isdisjoint([name, range_id.computation])
+                if range_id.computation in senders and reached_us < watermark_us and not is_gone:
+                    raise InvariantError(
+                        f"I4: {name} has come to {watermark_us} us, which no master has sent, and {range_id}, which "
+                        f"sends to it, to {reached_us} us"
+                    )
 
     def _check_record_ids(self, production: Production) -> None:
         for range_id, ids in production.record_ids.items():

@@ -47,6 +47,9 @@ class _Master:
         self.adopted: list[RangeId] = []
         self.ended: list[RangeId] = []
 
+    def takes_splits(self) -> bool:
+        return True
+
     def hold_splits(self, source: str) -> int | None:
         return self.watermark_us
 

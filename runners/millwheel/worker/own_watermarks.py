@@ -1,0 +1,111 @@
+"""OwnWatermarks: input watermarks that a worker computes itself, while it has all ranges of the job (ADR 0111).
+
+The master computes a watermark from reports, and a window that waits for it fires some rounds of the worker later.
+Where nobody else sends anything, the worker knows as much as the master does, and earlier: what it has read and taken
+in by a round can fire windows by the same round, in the same commit.
+
+**Invariant:** when a grouping acts by such a watermark, the store has how far the groupings that send to it have come,
+or gets it by the same commit.  So no owner of theirs takes a record to be in time whose output would be late.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from runners.core.stages.percentile_watermark import percentiles_of
+from runners.core.stages.plan import ExecutionPlan
+from runners.millwheel.model.guarantees import BOTH, Guarantees
+from runners.millwheel.model.ids import Channel, RangeId
+from runners.millwheel.worker.owned_range import OwnedRange
+from windowing.timestamps import MAX_TIMESTAMP_US
+
+
+class OwnWatermarks:
+    """Computes the input watermarks of groupings from what is in memory; not thread-safe.
+
+    Not of groupings where what is sent or taken in may be durable later than what comes after it, and not where
+    triggers follow a percentile too, which the master alone knows.
+
+    Args:
+        ranges: those that the worker owns; as they are at each call.
+        plan: the pipeline.
+        guarantees: those of computations that do not have both.
+
+    Attributes:
+        granted: how many ranges the job has, if the master has found all of them here; 0: it computes the watermarks.
+    """
+
+    def __init__(
+        self,
+        ranges: Mapping[RangeId, OwnedRange],
+        plan: ExecutionPlan,
+        guarantees: Mapping[str, Guarantees],
+    ) -> None:
+        self._ranges = ranges
+        #: By computation, those that send to it; none of a source.
+        self._senders = {name: plan.senders(name) for name in plan.stages}
+        others = {name for name, each in guarantees.items() if each != BOTH}
+        self._computable = frozenset(
+            each.name
+            for each in plan.groupings()
+            if others.isdisjoint([each.name, *self._senders[each.name]])
+        ).difference(percentiles_of(plan))
+        self.granted = 0
+
+    def input_us(self, name: str, due_us: Mapping[str, int]) -> int | None:
+        """The input watermark of a grouping, in microseconds; None: it is not computed here, or nothing is due by it.
+
+        The end of time is left to the master, who knows whether a source may get more splits.
+
+        Args:
+            name: of the grouping.
+            due_us: by grouping, the event time at which something of it is due first.
+        """
+        # Where ranges have come or gone of which the master did not know, others may have them.
+        if name not in self._computable or not 0 < self.granted == len(self._ranges):
+            return None
+        due = [us for each, us in due_us.items() if each in self._computable]
+        if not due or min(due) > self._least_source_us():
+            return None
+        senders = self._senders[name]
+        holds_us = [
+            self._output_us(owned, name)
+            for range_id, owned in self._ranges.items()
+            if range_id.computation in senders
+        ]
+        watermark_us = min(holds_us, default=MAX_TIMESTAMP_US)
+        return None if watermark_us >= MAX_TIMESTAMP_US else watermark_us
+
+    def behind_in_store(self, name: str) -> Sequence[OwnedRange]:
+        """The ranges that send to a grouping and have come further than the store knows; none of a source's.
+
+        A source commits each watermark with what it has read.
+        """
+        senders = {each for each in self._senders[name] if self._senders[each]}
+        return [
+            owned
+            for range_id, owned in self._ranges.items()
+            if range_id.computation in senders
+            and owned.watermark_us > owned.stored_input_watermark_us
+        ]
+
+    def _least_source_us(self) -> int:
+        return min(
+            (
+                owned.watermark_us
+                for range_id, owned in self._ranges.items()
+                if not self._senders[range_id.computation]
+            ),
+            default=MAX_TIMESTAMP_US,
+        )
+
+    def _output_us(self, owned: OwnedRange, receiver: str) -> int:
+        """The event time before which a range sends a computation nothing more that this has not taken in."""
+        holds_us = (
+            owned.watermark_us,
+            owned.window_hold_us,
+            owned.outbox.hold_of(receiver, self._accepted),
+        )
+        return min(us for us in holds_us if us is not None)
+
+    def _accepted(self, channel: Channel) -> int:
+        receiver = self._ranges.get(channel.receiver)
+        return 0 if receiver is None else receiver.accepted.get(channel, 0)
