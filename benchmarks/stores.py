@@ -1,7 +1,8 @@
 """A Postgres for the runs: embedded, with durable settings, and with the instants of its commits kept.
 
-The setting `track_commit_timestamp` needs a restart, and adds a few bytes to each commit; everything else is as users
-of the embedded server have it.
+The setting `track_commit_timestamp` needs a restart, and adds a few bytes to each commit.  And the server has files of
+its log to use again, as one has that has run for some minutes.  Everything else is as users of the embedded server have
+it.
 """
 
 import os
@@ -26,6 +27,8 @@ from runners.embedded.temporary import temporary_home, temporary_postgres
 
 _FLUSHES = 200
 _PAGE_BYTES = 8192
+#: Files of the log, of 16 MB each, and a setting that keeps so many of them.
+_LOG_FILES, _LOG_KEPT = 48, "1GB"
 _STOP_TIMEOUT_S = 30
 
 
@@ -103,8 +106,24 @@ def commit_stamping_server() -> Iterator[Server]:
     with temporary_home() as home:
         with closing(psycopg.connect(embedded_postgres(home), autocommit=True)) as connection:
             connection.execute("ALTER SYSTEM SET track_commit_timestamp = on")
+            connection.execute(sql.SQL("ALTER SYSTEM SET min_wal_size = {}").format(_LOG_KEPT))
         release_embedded_postgres(home)
-        yield Server(embedded_postgres(home), home)
+        server = Server(embedded_postgres(home), home)
+        _make_log_files(server.dsn)
+        yield server
+
+
+def _make_log_files(dsn: str) -> None:
+    """Have a server make files of its log that it uses again: a commit that needs a new one waits until it is on disk.
+
+    Args:
+        dsn: of the server, which has just been made.
+    """
+    with closing(psycopg.connect(dsn, autocommit=True)) as connection:
+        for _ in range(_LOG_FILES):
+            connection.execute("SELECT pg_logical_emit_message(FALSE, '', '')")
+            connection.execute("SELECT pg_switch_wal()")
+        connection.execute("CHECKPOINT")
 
 
 @contextmanager
