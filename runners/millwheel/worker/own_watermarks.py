@@ -50,6 +50,14 @@ class OwnWatermarks:
         ).difference(percentiles_of(plan))
         self.granted = 0
 
+    @property
+    def are_computed(self) -> bool:
+        """Whether they are computed here, for now.
+
+        Not where ranges have come or gone of which the master did not know: others may have them.
+        """
+        return 0 < self.granted == len(self._ranges)
+
     def input_us(self, name: str, due_us: Mapping[str, int]) -> int | None:
         """The input watermark of a grouping, in microseconds; None: it is not computed here, or nothing is due by it.
 
@@ -59,11 +67,11 @@ class OwnWatermarks:
             name: of the grouping.
             due_us: by grouping, the event time at which something of it is due first.
         """
-        # Where ranges have come or gone of which the master did not know, others may have them.
-        if name not in self._computable or not 0 < self.granted == len(self._ranges):
+        if name not in self._computable or not self.are_computed:
             return None
         due = [us for each, us in due_us.items() if each in self._computable]
-        if not due or min(due) > self._least_source_us():
+        first_us = min(due, default=MAX_TIMESTAMP_US)
+        if first_us > self._least_source_us():
             return None
         senders = self._senders[name]
         holds_us = [
@@ -72,7 +80,8 @@ class OwnWatermarks:
             if range_id.computation in senders
         ]
         watermark_us = min(holds_us, default=MAX_TIMESTAMP_US)
-        return None if watermark_us >= MAX_TIMESTAMP_US else watermark_us
+        # No grouping behind this one comes further.
+        return watermark_us if first_us <= watermark_us < MAX_TIMESTAMP_US else None
 
     def behind_in_store(self, name: str) -> Sequence[OwnedRange]:
         """The ranges that send to a grouping and have come further than the store knows; none of a source's.

@@ -318,6 +318,7 @@ class Worker:
         # signal on before it came here, and another one may not have processed it yet.  The receiver would get the
         # signal before what was emitted without it.
         worked = self._act_on_signals() | self._committer.resolve()
+        due_us = self._due_us() if self._own_watermarks.are_computed else {}
         for name, computation in self._computations.items():
             self._committer.confirm_if_answered()
             if self._is_converting:
@@ -336,7 +337,7 @@ class Worker:
                 # All that is due must have fired: until then windows are still open that a record must not go into.
                 if not computation.state.time.is_before(self._clocks_of(name)):
                     worked |= self._take_deliveries(name, computation)
-                worked |= self._advance_by_own(name, computation)
+                worked |= self._advance_by_own(name, computation, due_us)
             else:
                 worked |= self._read(computation)
         self._committer.commit_round()
@@ -419,9 +420,20 @@ class Worker:
         self._commit(self._tracing.done(step))
         return True
 
-    def _advance_by_own(self, name: str, computation: GroupingComputation) -> bool:
-        """Fire some of what is due by the watermark that is computed here; returns whether anything was due."""
-        watermark_us = self._own_watermarks.input_us(name, self._due_us())
+    def _advance_by_own(
+        self, name: str, computation: GroupingComputation, due_us: dict[str, int]
+    ) -> bool:
+        """Fire some of what is due by the watermark that is computed here; returns whether anything was due.
+
+        Args:
+            name: of the grouping.
+            computation: the grouping, after it has taken in what there was.
+            due_us: as `_due_us` was before that in this round; brought up to date.
+        """
+        next_us = computation.firing.next_event_us
+        if next_us is not None:
+            due_us[name] = next_us
+        watermark_us = self._own_watermarks.input_us(name, due_us)
         if watermark_us is None or watermark_us <= self._inputs_us.get(name, MIN_TIMESTAMP_US):
             return False
         behind = self._own_watermarks.behind_in_store(name)
@@ -726,7 +738,7 @@ class Worker:
         """Report to the master that the worker lives, in the middle of a step that is known to take long."""
         self._reporter.repeat()
 
-    def _due_us(self) -> Mapping[str, int]:
+    def _due_us(self) -> dict[str, int]:
         """The event time at which something of each grouping is due first, of those of which something is."""
         return {
             name: due_us
