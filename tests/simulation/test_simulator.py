@@ -55,6 +55,13 @@ def test_shipped_pipelines_keep_their_promises(pipeline: str) -> None:
     assert summary.faults.total() > SEEDS
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_shipped_pipelines_keep_their_promises_on_one_worker(pipeline: str) -> None:
+    """Which computes its watermarks itself (ADR 0111)."""
+    assert simulate(pipeline, seeds=SEEDS, workers=1).seeds == SEEDS
+
+
 def digest(pipeline: str, seed: int) -> str:
     named = PIPELINES[pipeline]
     simulation = Simulation(named.build, seed, faults=ALL_FAULTS, tables=named.tables)
