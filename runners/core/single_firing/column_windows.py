@@ -85,9 +85,16 @@ class ColumnWindows:
     def _pop(self, chosen_of: Callable[[PartialColumns], Bools]) -> list[PartialColumns]:
         popped, kept = [], []
         for part in self.parts:
-            chosen, others = part.parted(chosen_of(part))
-            popped.append(chosen)
-            kept.append(others)
+            is_chosen = chosen_of(part)
+            # Most are of a few records, which came together and so are in one window: they stay whole.
+            if is_chosen.all():
+                popped.append(part)
+            elif not is_chosen.any():
+                kept.append(part)
+            else:
+                chosen, others = part.parted(is_chosen)
+                popped.append(chosen)
+                kept.append(others)
         self._folded_size = min(self._folded_size, sum(map(len, kept)))
         self._keep(kept)
         return [each for each in popped if len(each)]
