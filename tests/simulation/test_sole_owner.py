@@ -80,7 +80,7 @@ def check(seed: int, faults: Mapping[Fault, float], workers: int) -> None:
 def test_only_the_first_grouping_has_late_records(
     faults: Mapping[Fault, float], workers: int, seed: int
 ) -> None:
-    """What was in time there is in time behind it, whoever has died meanwhile, and each pane is emitted once."""
+    """A record that is in time for it is in time for those behind it, whoever dies, and each pane is emitted once."""
     check(seed, faults, workers)
 
 
