@@ -1,4 +1,4 @@
-"""SoleOwner: whether one worker has all ranges of the job, and computes the input watermarks itself (ADR 0110).
+"""SoleOwner: whether one worker has all ranges of the job, and computes the input watermarks itself (ADR 0111).
 
 The news of watermarks says so.  The worker stops as soon as news does not, or when it has other ranges than the master
 knows of.  Where the master must know how far watermarks have come at most, as before a source gets splits, it revokes

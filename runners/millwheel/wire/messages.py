@@ -123,7 +123,7 @@ class Watermarks:
         is_pausing: sources are to read no further for now.
         sent_ms: when the master sends this, by its own clock; the worker sends it back as `Report.as_of_ms`.
         sole_owner_ranges: how many ranges the job has, where one worker has all of them and is to compute the input
-            watermarks itself (ADR 0110); 0: there is none.
+            watermarks itself (ADR 0111); 0: there is none.
     """
 
     inputs_us: Mapping[str, int]
