@@ -11,7 +11,7 @@ Names are Apache Beam's (`apache_beam.transforms.userstate`; of maps, its Java S
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -102,11 +102,12 @@ class Lifetime:
         self.timers.pop((TTL, self.name), None)
 
 
-@attrs.frozen
+# Handles are not frozen, as one is made for each call of user code, and those are made in half the time.
+@attrs.define
 class _State:
     _values: dict[Any, Any]
     _name: Any
-    _lifetime: Lifetime | None = None
+    _lifetime: Lifetime | None
 
     def clear(self) -> None:
         """Delete all of it."""
@@ -126,7 +127,7 @@ class _State:
             self._lifetime.begin()
 
 
-@attrs.frozen
+@attrs.define
 class ReadModifyWriteState(_State):
     """Handle of a `ReadModifyWriteStateSpec`."""
 
@@ -140,7 +141,7 @@ class ReadModifyWriteState(_State):
         self._wrote()
 
 
-@attrs.frozen
+@attrs.define
 class BagState(_State):
     """Handle of a `BagStateSpec`."""
 
@@ -165,7 +166,7 @@ class BagState(_State):
         self._wrote()
 
 
-@attrs.frozen
+@attrs.define
 class _Hashed(_State):
     """What is kept as a dict: of these, unlike sets, the order is the same in every process."""
 
@@ -194,7 +195,7 @@ class _Hashed(_State):
         return value
 
 
-@attrs.frozen
+@attrs.define
 class SetState(_Hashed):
     """Handle of a `SetStateSpec`."""
 
@@ -232,7 +233,7 @@ class SetState(_Hashed):
         self._pop(value)
 
 
-@attrs.frozen
+@attrs.define
 class MapState(_Hashed):
     """Handle of a `MapStateSpec`."""
 
@@ -315,7 +316,7 @@ def _check_hashable(name: str, key: Any) -> None:
         ) from None
 
 
-@attrs.frozen
+@attrs.define
 class OrderedListState(_State):
     """Handle of an `OrderedListStateSpec`: of equal timestamps, the value that was added first comes first."""
 
@@ -403,11 +404,11 @@ def _dated(entries: Iterable[tuple[int, Any]]) -> list[tuple[datetime, Any]]:
     return [(to_datetime(time_us), value) for time_us, value in entries]
 
 
-@attrs.frozen
+@attrs.define
 class CombiningValueState(_State):
     """Handle of a `CombiningValueStateSpec`."""
 
-    _combine_fn: CombineFn = attrs.field(kw_only=True)
+    _combine_fn: CombineFn
 
     def read(self) -> Any:
         """The result so far; that of nothing if nothing was added."""
@@ -438,7 +439,7 @@ class CombiningValueState(_State):
         return self._combine_fn.create_accumulator()
 
 
-@attrs.frozen
+@attrs.define
 class WatermarkHoldState(_State):
     """Handle of a `WatermarkHoldStateSpec`."""
 
@@ -479,12 +480,30 @@ def handle_of(spec: StateSpec, values: dict[Any, Any], lifetime: Lifetime | None
         values: of its key and window, by name; changed in place.
         lifetime: what a write prolongs; None: the state has no time to live.
     """
-    key = spec.name if spec.version == 1 else _migrated(spec, values)
-    if isinstance(spec, CombiningValueStateSpec):
-        return CombiningValueState(values, key, lifetime, combine_fn=spec.combine_fn)
+    return handles_of(spec)(values, lifetime)
+
+
+def handles_of(spec: StateSpec) -> Callable[[dict[Any, Any], Lifetime | None], _State]:
+    """A function that makes the handles of a piece of state, as `handle_of` does, for many keys.
+
+    Args:
+        spec: of the state.
+    """
     if isinstance(spec, WatermarkHoldStateSpec):
-        return WatermarkHoldState(values, (HOLD, spec.name), lifetime)
-    return _HANDLES.get(type(spec), ReadModifyWriteState)(values, key, lifetime)
+        hold = HOLD, spec.name
+        return lambda values, lifetime: WatermarkHoldState(values, hold, lifetime)
+    if isinstance(spec, CombiningValueStateSpec):
+        combine_fn = spec.combine_fn
+
+        def handle(values: dict[Any, Any], key: Any, lifetime: Lifetime | None) -> _State:
+            return CombiningValueState(values, key, lifetime, combine_fn)
+
+    else:
+        handle = _HANDLES.get(type(spec), ReadModifyWriteState)
+    if spec.version > 1:
+        return lambda values, lifetime: handle(values, _migrated(spec, values), lifetime)
+    name = spec.name
+    return lambda values, lifetime: handle(values, name, lifetime)
 
 
 def _key_of(name: str, version: int) -> Any:

@@ -7,7 +7,7 @@ State of a cell that is large is beside it in *pages* (`dataflow.paged_state`), 
 reading and writing goes: a mapping of cells has both.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -291,6 +291,24 @@ class Effects:
         self.windows.append(window)
         self.panes.append(pane)
         self.signs.append(sign)
+
+    def emit_all(
+        self, values: Sequence[Any], timestamp_us: int, window: Window, pane: PaneInfo
+    ) -> None:
+        """Emit values of one event time, window and pane.
+
+        Args:
+            values: the values.
+            timestamp_us: their event time, in microseconds.
+            window: their window.
+            pane: the pane that each is.
+        """
+        count = len(values)
+        self.values += values
+        self.timestamps_us += (timestamp_us,) * count
+        self.windows += (window,) * count
+        self.panes += (pane,) * count
+        self.signs += (+1,) * count
 
     def emit_retractable(self, emitted: EmittedPane, sign: int = +1) -> None:
         """Emit a value that may be retracted later (+1), or retract it (-1).

@@ -245,7 +245,7 @@ class _Step:
     """One step of the machine."""
 
     def __init__(self, machine: StatefulDoFnMachine, cells: Cells, clocks: Clocks) -> None:
-        self._machine, self._cells = machine, cells
+        self._machine, self._cells, self._can_hold = machine, cells, machine.can_hold
         self._watermark_us, self._now_us = clocks.watermark_us, clocks.now_us
         # By which timers fire that keep their window: it stands still for them no longer than until all input is there.
         self._last_now_us, self._is_drained = clocks.now_us, clocks.is_drained
@@ -257,6 +257,9 @@ class _Step:
         self._born: set[CellId] = set()
         # The holds of cells before the step, where there are any.
         self._holds_us: dict[CellId, int] = {}
+        # The window asked about last, and of it: its expiry, and the timers of a cell that sets none itself.
+        self._window: Window | None = None
+        self._window_expiry_us, self._window_timers = 0, TriggerTimers()
 
     def take(self, key: Any, window: Window, inputs: Sequence[Input]) -> None:
         """Process elements of one cell in order, or keep them for later.
@@ -267,7 +270,7 @@ class _Step:
             inputs: the elements.
         """
         watermark_us, cell_id = self._watermark_us, (key, window)
-        if self._machine.strategy.expiry_us(window) <= watermark_us:
+        if self._expiry_us(cell_id) <= watermark_us:
             for value, timestamp_us, _, sign in inputs:
                 record = LateElement(value, timestamp_us, sign)
                 late = LateArrival(key, window, [value], 1, watermark_us, record)
@@ -278,13 +281,16 @@ class _Step:
             cell = self._cells[cell_id] = KeyedState()
             self._born.add(cell_id)
         self._begin(cell_id, cell)
-        self._let_happen(cell_id, cell)
+        if cell.ready or cell.timers:
+            self._let_happen(cell_id, cell)
+        is_time_sorted = self._machine.is_time_sorted
         for each in inputs:
-            if self._machine.is_time_sorted and each[1] >= watermark_us:
+            if is_time_sorted and each[1] >= watermark_us:
                 cell.backlog.append(each)
             else:
                 self._process(cell_id, cell, each)
-                self._let_happen(cell_id, cell)
+                if cell.timers:
+                    self._let_happen(cell_id, cell)
 
     def fire(self, due: Iterable[TimerId]) -> None:
         """Do all due actions in the cells of some timers."""
@@ -326,7 +332,8 @@ class _Step:
                 if cell.pages is not None:
                     self._touch_pages(cell.pages)
                 self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
-                self._set_hold(cell_id, self._hold_us(cell))
+                if self._can_hold:
+                    self._set_hold(cell_id, cell.hold_us)
             self._effects.touched[cell_id] = None
         return self._end_bundle()
 
@@ -391,8 +398,8 @@ class _Step:
         return cell.pages
 
     def _begin(self, cell_id: CellId, cell: KeyedState) -> None:
-        if cell_id not in self._touched and (hold_us := self._hold_us(cell)) is not None:
-            self._holds_us[cell_id] = hold_us
+        if self._can_hold and cell_id not in self._touched and cell.hold_us is not None:
+            self._holds_us[cell_id] = cell.hold_us
         self._touched[cell_id] = cell
         if cell.pages is not None:
             cell.pages.begin(cell_id, self._cells, self._machine.need_pages)
@@ -563,7 +570,7 @@ class _Step:
     def _emit(
         self,
         cell: KeyedState,
-        outputs: Iterable[Any],
+        outputs: Sequence[Any],
         call: Call,
         timestamp_us: int,
         hold_us: int | None,
@@ -572,6 +579,9 @@ class _Step:
     ) -> None:
         keeps_outputs = self._machine.keeps_outputs
         window, pane, begin = call.window, call.pane, len(self._effects.values)
+        if hold_us is None and not keeps_outputs:
+            self._effects.emit_all(outputs, timestamp_us, window, pane)
+            outputs = ()
         for output in outputs:
             from_us = timestamp_us
             if hold_us is not None and hold_us < from_us:
@@ -606,7 +616,7 @@ class _Step:
 
     def _hold_us(self, cell: KeyedState) -> int | None:
         """The first hold of a cell, which is looked for only where there can be one."""
-        return cell.hold_us if self._machine.can_hold else None
+        return cell.hold_us if self._can_hold else None
 
     def _set_hold(self, cell_id: CellId, hold_us: int | None) -> None:
         window = cell_id[1]
@@ -627,7 +637,7 @@ class _Step:
             sign,
             cell.watermark_us,
         )
-        hold_us = self._hold_us(cell)
+        hold_us = cell.hold_us if self._can_hold else None
         outputs = self._machine.invoker.process(cell, value, call)
         self._emit(cell, outputs, call, timestamp_us, hold_us, ELEMENT_CAME, element)
 
@@ -677,11 +687,13 @@ class _Step:
 
     def _engine_timers(self, cell_id: CellId, cell: KeyedState) -> TriggerTimers:
         event = processing = None
+        expiry_us = self._expiry_us(cell_id)
+        if not cell.timers and not cell.backlog:
+            return self._window_timers
         if cell.timers:
             event = self._first(cell, TimeDomain.EVENT)
             processing = self._first(cell, TimeDomain.PROCESSING)
         # What keeps an expired window is a timer of processing time.
-        expiry_us = self._expiry_us(cell_id)
         events_us = [] if expiry_us <= self._watermark_us else [expiry_us]
         if event is not None:
             events_us.append(event[0])
@@ -693,9 +705,11 @@ class _Step:
         )
 
     def _set_timers(self, cell_id: CellId, cell: KeyedState, wanted: TriggerTimers) -> None:
+        known = cell.engine_timers
+        if wanted == known:
+            return
         # Where windows merge, and go, there is one timer for all of a key.
         window = GLOBAL_WINDOW if cell_id[1] is None else cell_id[1]
-        known = cell.engine_timers
         if wanted.event_us != known.event_us:
             self._effects.timers[cell_id, window, TimeDomain.EVENT] = wanted.event_us
         if wanted.processing_us != known.processing_us:
@@ -704,5 +718,10 @@ class _Step:
 
     def _expiry_us(self, cell_id: CellId) -> int:
         window = cell_id[1]
-        assert window is not None
-        return self._machine.strategy.expiry_us(window)
+        if window is not self._window:
+            assert window is not None
+            self._window = window
+            self._window_expiry_us = expiry_us = self._machine.strategy.expiry_us(window)
+            is_open = expiry_us > self._watermark_us
+            self._window_timers = TriggerTimers(clamp_timestamp_us(expiry_us) if is_open else None)
+        return self._window_expiry_us

@@ -11,7 +11,7 @@ from dataflow.errors import DataflowError, PipelineError, TransformError
 from dataflow.graph import StatefulParDo, TransformNode
 from dataflow.metric_updates import RunningAs, attempt, uncounted
 from dataflow.serialization import dumps, loads
-from dataflow.state_handles import Lifetime, handle_of
+from dataflow.state_handles import Lifetime, handles_of
 from dataflow.state_merging import merge_state, merge_timers
 from dataflow.stateful import Request, StatefulSignature
 from dataflow.user_state import (
@@ -89,7 +89,7 @@ class StatefulInvoker:
         #: Runs user code on trial first, where failing elements are left out; None: it is run here at once.
         self.trial: Trial | None = None
         self._process = node.operation.arguments.bound(fn.process, str(node))
-        self._process_params = _resolvers(signature.process.requests)
+        self._process_params = tuple(_resolvers(signature.process.requests).items())
         self._callbacks: dict[str, tuple[str, Callable[..., Any], dict[str, _Resolve]]] = {
             timer: (method.name, getattr(fn, method.name), _resolvers(method.requests))
             for timer, method in signature.callbacks.items()
@@ -148,17 +148,28 @@ class StatefulInvoker:
         Raises:
             TransformError: what ``process`` raised, if failing elements do not become dead letters.
         """
-        if self._tries is None:
+        if self._tries is not None:
+            return self._tried(
+                lambda: self._processed(cell, value, call), cell, (call.key, value), call
+            )
+        if self._handled is not None:
             return self._processed(cell, value, call)
-        return self._tried(
-            lambda: self._processed(cell, value, call), cell, (call.key, value), call
-        )
+        # The same with fewer calls of our own, which would take as long as the user's.
+        if self._emits_at_end or not self._is_in_bundle:
+            self._begin(call)
+        try:
+            returned = self._call_process(cell, value, call)
+            return [] if returned is None else list(outputs_of(self._node, returned, "process"))
+        except Exception as error:
+            raise failure(self._node, error, (call.key, value)) from error
 
     def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         return self._for_element(lambda: self._call_process(cell, value, call), cell, value, call)
 
     def _call_process(self, cell: KeyedState, value: Any, call: Call) -> Any:
-        params = {name: resolve(cell, call) for name, resolve in self._process_params.items()}
+        params = {}
+        for name, resolve in self._process_params:
+            params[name] = resolve(cell, call)
         return self._process((call.key, value), **params)
 
     def _for_element(
@@ -390,10 +401,11 @@ def _resolver(request: Request) -> _Resolve:
 
 
 def _state_resolver(spec: StateSpec) -> _Resolve:
+    handle = handles_of(spec)
     if spec.ttl_us is None:
-        return lambda cell, _: handle_of(spec, cell.values, None)
-    return lambda cell, call: handle_of(
-        spec, cell.values, Lifetime.of(spec, cell.timers, call.timestamp_us, call.now_us)
+        return lambda cell, _: handle(cell.values, None)
+    return lambda cell, call: handle(
+        cell.values, Lifetime.of(spec, cell.timers, call.timestamp_us, call.now_us)
     )
 
 
