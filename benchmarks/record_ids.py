@@ -108,7 +108,7 @@ def measure(store: Store, records: int, *, copies: float, record_ids: df.RecordI
     for _ in range(0, records, RECORDS_PER_STEP):
         step, _ = source.read(range_id, RECORDS_PER_STEP, now_us=0)
         assert step is not None
-        sealed = step.sealed()
+        sealed = step.seal()
         assert store.commit(production_of(JOB, sealed)) == Committed()
         note_submitted(sealed)
         note_durable(sealed)

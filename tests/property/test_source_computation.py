@@ -106,7 +106,7 @@ class Split:
         assert self.computation.id_counts.kept == 0, "a filter of what is another worker's"
 
     def add(self, step: WorkerStep) -> None:
-        self._waiting.append(step.sealed())
+        self._waiting.append(step.seal())
         self.horizons_us += step.horizons_us.values()
 
     def commit(self) -> None:

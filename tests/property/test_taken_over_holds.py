@@ -135,7 +135,7 @@ class Job:
 
     def _commit(self, step: WorkerStep | None) -> None:
         if step is not None:
-            sealed = step.sealed()
+            sealed = step.seal()
             reported_us = dict(self._reported_us)
             self.made += [(each, reported_us) for each in sealed.checkpoints]
             assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)

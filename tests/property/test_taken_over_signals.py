@@ -118,7 +118,7 @@ class Job:
             self._commit(step)
 
     def _commit(self, step: WorkerStep) -> None:
-        sealed = step.sealed()
+        sealed = step.seal()
         assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
         note_submitted(sealed)
         note_durable(sealed)

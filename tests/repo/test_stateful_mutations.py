@@ -165,7 +165,7 @@ def what_keeps_a_window_fires_once(patch: Patch) -> None:
 
     def broken(step: _Step, cell_id: Any, cell: KeyedState, timer: TimerName) -> None:
         fire(step, cell_id, cell, timer)
-        cell.called.add(timer)
+        cell.called |= {timer}
 
     patch.setattr(_Step, "_fire", broken)
 

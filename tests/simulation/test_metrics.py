@@ -227,7 +227,7 @@ def test_a_worker_that_counts_what_is_not_committed_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The test of a stream finds it where deltas are sent by another commit than the one that they belong to."""
-    right = Committer._sealed
+    right = Committer._seal
     waiting: list[Any] = [{}]
 
     def one_later(self: Committer, step: Any) -> Any:
@@ -235,6 +235,6 @@ def test_a_worker_that_counts_what_is_not_committed_is_found(
         waiting.append(sealed.metrics)
         return attrs.evolve(sealed, metrics=waiting.pop(0))
 
-    monkeypatch.setattr(Committer, "_sealed", one_later)
+    monkeypatch.setattr(Committer, "_seal", one_later)
     with pytest.raises(AssertionError):
         check_streams(range(50))

@@ -18,6 +18,8 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 from windowing.window import Window
 
 _NO_TIMERS = TriggerTimers()
+#: Stands for a list that is empty until it is replaced by another one.
+_NO_INPUTS: Any = ()
 #: Up to this many timers are searched one by one instead of being kept in order.
 _FEW = 8
 _FIRE_US = itemgetter(0)
@@ -99,7 +101,22 @@ class UserTimers(dict[TimerName, SetTimer]):
         )
 
 
-@attrs.define(on_setattr=attrs.setters.NO_OP)  # it is changed on every record's path
+class _NoTimers(UserTimers):
+    """Those of all cells in which none was ever set."""
+
+    def __setitem__(self, timer: TimerName, at: SetTimer) -> None:
+        raise AssertionError(f"{timer} would be set for every key: use KeyedState.timers_to_set")
+
+
+_NONE_SET = _NoTimers()
+
+
+def _timers_of(timers: Mapping[TimerName, SetTimer]) -> UserTimers:
+    return timers if isinstance(timers, UserTimers) else UserTimers(timers)
+
+
+# It is changed on every record's path, and there may be millions: what most cells do not have takes no room in them.
+@attrs.define(on_setattr=attrs.setters.NO_OP)
 class KeyedState:
     """State and timers by their names.
 
@@ -117,17 +134,23 @@ class KeyedState:
     """
 
     values: dict[Any, Any] = attrs.field(factory=dict)
-    timers: UserTimers = attrs.field(factory=UserTimers, converter=UserTimers)
-    backlog: list[Input] = attrs.field(factory=list)
+    timers: UserTimers = attrs.field(default=_NONE_SET, converter=_timers_of)
+    backlog: list[Input] = attrs.field(default=_NO_INPUTS, eq=tuple)
     engine_timers: TriggerTimers = _NO_TIMERS
     # The rest belongs to one step, and is not stored.
-    ready: list[Input] = attrs.field(factory=list, eq=False, repr=False)
+    ready: list[Input] = attrs.field(default=_NO_INPUTS, eq=False, repr=False)
     watermark_us: int = attrs.field(default=MIN_TIMESTAMP_US, eq=False, repr=False)
-    called: set[TimerName] = attrs.field(factory=set, eq=False, repr=False)
+    called: frozenset[TimerName] = attrs.field(default=frozenset(), eq=False, repr=False)
     firings: int = attrs.field(default=0, eq=False, repr=False)
     is_over: bool = attrs.field(default=False, eq=False, repr=False)
     pages: CellPages | None = attrs.field(default=None, eq=False, repr=False)
     sizes: dict[Any, SizeWatch] | None = attrs.field(default=None, eq=False, repr=False)
+
+    def timers_to_set(self) -> UserTimers:
+        """The timers, for whoever may set some."""
+        if self.timers is _NONE_SET:
+            self.timers = UserTimers()
+        return self.timers
 
     def find_pages(self) -> None:
         """Have state in pages find its pages, after the values have been read."""

@@ -286,6 +286,7 @@ class _Step:
         is_time_sorted = self._machine.is_time_sorted
         for each in inputs:
             if is_time_sorted and each[1] >= watermark_us:
+                cell.backlog = cell.backlog or []
                 cell.backlog.append(each)
             else:
                 self._process(cell_id, cell, each)
@@ -655,7 +656,7 @@ class _Step:
         if cell.watermark_us >= expiry_us and keeps:
             now_us = self._last_now_us
         elif cell.watermark_us >= expiry_us and (is_processing or fire_us >= expiry_us):
-            cell.called.add(timer)
+            cell.called |= {timer}
         if is_processing:
             fire_us = cell.watermark_us
         timestamp_us = max(min(fire_us, expiry_us), base_us) if output_us is None else output_us

@@ -238,7 +238,9 @@ class StatefulInvoker:
             raise
         for each in later:
             each.drop_pages()
-        merge_timers(cell.timers, cell.values, [(each.timers, each.values) for each in later])
+        merge_timers(
+            cell.timers_to_set(), cell.values, [(each.timers, each.values) for each in later]
+        )
         if self._merge is not None:
             name, callback, resolvers = self._merge
             params = {name: resolve(cell, call) for name, resolve in resolvers.items()}
@@ -405,7 +407,7 @@ def _state_resolver(spec: StateSpec) -> _Resolve:
     if spec.ttl_us is None:
         return lambda cell, _: handle(cell.values, None)
     return lambda cell, call: handle(
-        cell.values, Lifetime.of(spec, cell.timers, call.timestamp_us, call.now_us)
+        cell.values, Lifetime.of(spec, cell.timers_to_set(), call.timestamp_us, call.now_us)
     )
 
 
@@ -415,11 +417,11 @@ def _timer_resolver(spec: AnyTimerSpec) -> _Resolve:
 
     if isinstance(spec, TimerFamilySpec):
         return lambda cell, call: TimerMap(
-            cell.timers, spec, call.timestamp_us, call.now_us, holds(cell)
+            cell.timers_to_set(), spec, call.timestamp_us, call.now_us, holds(cell)
         )
     name, domain = spec.name, spec.time_domain
     return lambda cell, call: TimerHandle(
-        cell.timers, name, domain, call.timestamp_us, call.now_us, holds(cell)
+        cell.timers_to_set(), name, domain, call.timestamp_us, call.now_us, holds(cell)
     )
 
 

@@ -9,14 +9,14 @@ This module knows no SQL.  Rows must still fit into Postgres columns, because a 
 moves from a test in memory to a server.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from dataflow.errors import TableRowError, TimeError
 from dataflow.table import ColumnType, Row, TableSpec, TableWrite, element_type, type_name
-from runners.core.tables.columns import are_checked
+from runners.core.tables.columns import TableColumns
 from runners.core.tables.kinds import kind_of, size_of
 from runners.core.tables.row_changes import applied
 from windowing.timestamps import to_timestamp_us
@@ -32,6 +32,19 @@ VALUE_BYTES_MAX = 256 << 20
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _UTF8_BYTES_MAX = 4
+
+
+class CheckedRows(list[Row]):
+    """Rows that were found to fit their table, each key once, so that nobody has to look at them again.
+
+    Args:
+        table: the table.
+        rows: in the order of its columns.
+    """
+
+    def __init__(self, table: TableSpec, rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self.table = table
 
 
 def apply_table_write(rows: Rows, write: TableWrite) -> None:
@@ -70,7 +83,7 @@ def check_write(write: TableWrite) -> None:
             the write does not suit the table (upserts or changes without a key, inserts with one, or both).
     """
     table = write.table
-    if not write.changes and are_checked(table, write.upserts or write.inserts):
+    if not write.changes and _are_checked(table, write.upserts or write.inserts):
         return
     if table.key and write.inserts:
         raise _misuse(table, "plain inserts into a table with a key", "write upserts")
@@ -88,6 +101,10 @@ def check_write(write: TableWrite) -> None:
         check_rows(table, [row for row in rows if row is not None])
     if table.key:
         _check_keys_once(write)
+
+
+def _are_checked(table: TableSpec, rows: Sequence[Row]) -> bool:
+    return isinstance(rows, TableColumns | CheckedRows) and rows.table == table
 
 
 def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:

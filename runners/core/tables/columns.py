@@ -127,13 +127,3 @@ def _has_short_values(array: pa.Array) -> bool:
         return True
     pc = _compute()
     return (pc.max(pc.binary_length(array)).as_py() or 0) <= _KEY_TEXT_BYTES_MAX
-
-
-def are_checked(table: TableSpec, rows: Sequence[Any]) -> bool:
-    """Whether rows are known to fit a table, each key once.
-
-    Args:
-        table: the table.
-        rows: as columns, or one by one.
-    """
-    return isinstance(rows, TableColumns) and rows.table == table

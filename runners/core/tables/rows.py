@@ -12,7 +12,7 @@ from dataflow.rows import is_row_type
 from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
-from runners.core.tables.changelog import check_rows
+from runners.core.tables.changelog import CheckedRows, check_rows
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
 from runners.core.tables.values import as_stored
@@ -49,7 +49,7 @@ def table_write(
     except TableRowError as error:
         raise error.located(str(node)) from None
     if not table.key:
-        return TableWrite(table=table, inserts=rows)
+        return TableWrite(table=table, inserts=CheckedRows(table, rows))
     if is_retracted:
         changes = RowChanges(table)
         try:
@@ -59,7 +59,7 @@ def table_write(
             raise error.located(str(node)) from None
     indexes = table.key_indexes
     last = {tuple([row[index] for index in indexes]): row for row in rows}
-    return TableWrite(table=table, upserts=list(last.values()))
+    return TableWrite(table=table, upserts=CheckedRows(table, last.values()))
 
 
 def rows_of(node: TransformNode, columns: list[str], values: Sequence[Any]) -> list[Row]:

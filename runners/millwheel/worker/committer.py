@@ -161,7 +161,7 @@ class Committer:
             uncount()
             self._courier.acknowledge(taken_in)
             return
-        step, name = self._sealed(step), step.computation
+        name = self._seal(step).computation
         if name not in self._weak:
             self._add_to_round(step, taken_in)
             return
@@ -176,12 +176,12 @@ class Committer:
     def commit_at_once(self, step: WorkerStep) -> None:
         """Commit a step that sends nothing, also where productions are weak.  Raises as `commit` does."""
         self.commit_round()
-        self._submit(self._sealed(step))
+        self._submit(self._seal(step))
         self.confirm()
 
-    def _sealed(self, step: WorkerStep) -> WorkerStep:
-        """The step with how far its ranges have come, and with what user code has counted since the step before."""
-        return step.sealed(take_updates(self._clock.now_us()))
+    def _seal(self, step: WorkerStep) -> WorkerStep:
+        """Note in a step how far its ranges have come, and what user code has counted since the step before."""
+        return step.seal(take_updates(self._clock.now_us()))
 
     def commit_round(self) -> None:
         """Send the commit of this round's steps, when the one before is durable.  Raises as `commit` does."""

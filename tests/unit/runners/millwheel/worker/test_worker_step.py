@@ -90,7 +90,7 @@ class Owner:
             lineage=(attrs.evolve(PANE, index=number),),
             when_committed=(lambda: self.done.append(number),),
         )
-        return merged([*parts, last]).sealed()
+        return merged([*parts, last]).seal()
 
     def _part(self, owned: OwnedRange, number: int) -> WorkerStep:
         owned.watermark_us, owned.percentile_us = 10 * number, 20 * number
