@@ -417,7 +417,8 @@ class CombiningValueState(_State):
     def add(self, value: Any) -> None:
         """Add a value."""
         self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
-        self._wrote()
+        if self._lifetime is not None:
+            self._lifetime.begin()
 
     def get_accumulator(self) -> Any:
         """What is kept: the accumulator of all values that were added; an empty one if none was."""
@@ -489,21 +490,21 @@ def handles_of(spec: StateSpec) -> Callable[[dict[Any, Any], Lifetime | None], _
     Args:
         spec: of the state.
     """
-    if isinstance(spec, WatermarkHoldStateSpec):
-        hold = HOLD, spec.name
-        return lambda values, lifetime: WatermarkHoldState(values, hold, lifetime)
+    if spec.version > 1:
+        return lambda values, lifetime: _handle(spec, values, _migrated(spec, values), lifetime)
+    name = spec.name
     if isinstance(spec, CombiningValueStateSpec):
         combine_fn = spec.combine_fn
+        return lambda values, lifetime: CombiningValueState(values, name, lifetime, combine_fn)
+    return lambda values, lifetime: _handle(spec, values, name, lifetime)
 
-        def handle(values: dict[Any, Any], key: Any, lifetime: Lifetime | None) -> _State:
-            return CombiningValueState(values, key, lifetime, combine_fn)
 
-    else:
-        handle = _HANDLES.get(type(spec), ReadModifyWriteState)
-    if spec.version > 1:
-        return lambda values, lifetime: handle(values, _migrated(spec, values), lifetime)
-    name = spec.name
-    return lambda values, lifetime: handle(values, name, lifetime)
+def _handle(spec: StateSpec, values: dict[Any, Any], key: Any, lifetime: Lifetime | None) -> _State:
+    if isinstance(spec, CombiningValueStateSpec):
+        return CombiningValueState(values, key, lifetime, spec.combine_fn)
+    if isinstance(spec, WatermarkHoldStateSpec):
+        return WatermarkHoldState(values, (HOLD, spec.name), lifetime)
+    return _HANDLES.get(type(spec), ReadModifyWriteState)(values, key, lifetime)
 
 
 def _key_of(name: str, version: int) -> Any:

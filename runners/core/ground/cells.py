@@ -304,6 +304,9 @@ class Effects:
             pane: the pane that each is.
         """
         count = len(values)
+        if count == 1:
+            self.emit(values[0], timestamp_us, window, pane)
+            return
         self.values += values
         self.timestamps_us += (timestamp_us,) * count
         self.windows += (window,) * count

@@ -157,19 +157,21 @@ class StatefulInvoker:
         # The same with fewer calls of our own, which would take as long as the user's.
         if self._emits_at_end or not self._is_in_bundle:
             self._begin(call)
+        element = (call.key, value)
         try:
-            returned = self._call_process(cell, value, call)
+            params = {}
+            for name, resolve in self._process_params:
+                params[name] = resolve(cell, call)
+            returned = self._process(element, **params)
             return [] if returned is None else list(outputs_of(self._node, returned, "process"))
         except Exception as error:
-            raise failure(self._node, error, (call.key, value)) from error
+            raise failure(self._node, error, element) from error
 
     def _processed(self, cell: KeyedState, value: Any, call: Call) -> list[Any]:
         return self._for_element(lambda: self._call_process(cell, value, call), cell, value, call)
 
     def _call_process(self, cell: KeyedState, value: Any, call: Call) -> Any:
-        params = {}
-        for name, resolve in self._process_params:
-            params[name] = resolve(cell, call)
+        params = {name: resolve(cell, call) for name, resolve in self._process_params}
         return self._process((call.key, value), **params)
 
     def _for_element(

@@ -19,6 +19,7 @@ from dataflow.table import ColumnType, Row, TableSpec, TableWrite, element_type,
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.kinds import kind_of, size_of
 from runners.core.tables.row_changes import applied
+from runners.core.tables.values import as_stored
 from windowing.timestamps import to_timestamp_us
 
 #: The rows of a table: by key tuple, or by insertion number, which grows, where the table has no key.
@@ -35,7 +36,7 @@ _UTF8_BYTES_MAX = 4
 
 
 class CheckedRows(list[Row]):
-    """Rows that were found to fit their table, each key once, so that nobody has to look at them again.
+    """Rows that were found to fit their table, so that nobody has to look at them again.
 
     Args:
         table: the table.
@@ -104,6 +105,7 @@ def check_write(write: TableWrite) -> None:
 
 
 def _are_checked(table: TableSpec, rows: Sequence[Row]) -> bool:
+    """Whether rows of a write are known to fit its table; those with a key have it once then, too."""
     return isinstance(rows, TableColumns | CheckedRows) and rows.table == table
 
 
@@ -123,6 +125,31 @@ def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
     """
     _check_columns(table, table.columns, rows)
     _check_key_sizes(table, rows)
+
+
+def checked(table: TableSpec, rows: Sequence[Row]) -> CheckedRows:
+    """Rows as they are stored; refuses those that do not fit the table.
+
+    Args:
+        table: the table.
+        rows: in the order of its columns; the keys of a table with a key may come several times.
+
+    Raises:
+        TableRowError: as `check_rows`.
+    """
+    if not _fit_as_they_are(table, rows):
+        rows = as_stored(table, rows)
+        _check_columns(table, table.columns, rows)
+    _check_key_sizes(table, rows)
+    return CheckedRows(table, rows)
+
+
+def _fit_as_they_are(table: TableSpec, rows: Sequence[Row]) -> bool:
+    """Whether the values of rows certainly fit, and are stored as they are."""
+    if set(map(len, rows)) != {len(table.columns)}:
+        return False
+    columns = zip(table.columns.items(), zip(*rows, strict=True), strict=True)
+    return all(_all_fit(kind, values, is_key=name in table.key) for (name, kind), values in columns)
 
 
 def _check_keys_once(write: TableWrite) -> None:

@@ -11,9 +11,8 @@ from dataflow.sink import Sink
 from dataflow.table import TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
-from runners.core.tables.changelog import check_rows
+from runners.core.tables.changelog import checked
 from runners.core.tables.rows import rows_of
-from runners.core.tables.values import as_stored
 from windowing.errors import error_text
 
 
@@ -41,12 +40,9 @@ def outbox_write(
         stored: Sequence[tuple[Any, ...]] = [(_pickled(node, each),) for each in elements]
     else:
         stored = elements
-    rows = as_stored(
-        outbox,
-        [(lane, sign, *values) for lane, sign, values in zip(lanes, signs, stored, strict=True)],
-    )
+    rows = [(lane, sign, *values) for lane, sign, values in zip(lanes, signs, stored, strict=True)]
     try:
-        check_rows(outbox, rows)
+        rows = checked(outbox, rows)
     except TableRowError as error:
         raise error.located(str(node)) from None
     return TableWrite(table=outbox, inserts=rows)

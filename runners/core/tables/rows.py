@@ -12,10 +12,9 @@ from dataflow.rows import is_row_type
 from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
-from runners.core.tables.changelog import CheckedRows, check_rows
+from runners.core.tables.changelog import CheckedRows, checked
 from runners.core.tables.columns import TableColumns
 from runners.core.tables.row_changes import RowChanges
-from runners.core.tables.values import as_stored
 
 
 def table_write(
@@ -43,13 +42,12 @@ def table_write(
             return TableWrite(
                 table=table, upserts=found if is_keyed else (), inserts=() if is_keyed else found
             )
-    rows = as_stored(table, rows_of(node, list(table.columns), bundle.values))
     try:
-        check_rows(table, rows)
+        rows = checked(table, rows_of(node, list(table.columns), bundle.values))
     except TableRowError as error:
         raise error.located(str(node)) from None
     if not table.key:
-        return TableWrite(table=table, inserts=CheckedRows(table, rows))
+        return TableWrite(table=table, inserts=rows)
     if is_retracted:
         changes = RowChanges(table)
         try:

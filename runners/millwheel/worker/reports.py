@@ -20,6 +20,8 @@ ACCOUNT_INTERVAL_MS = 900
 #: Everything that a busy worker does is news; what no window is known to wait for is reported so often, which bounds
 #: how far watermarks lag behind.
 BUSY_REPORT_INTERVAL_MS = 10
+#: The same where the worker computes the watermarks itself, so that no window waits for the master.
+ALONE_REPORT_INTERVAL_MS = 30
 #: The same while a window is due by what was reported, and has not fired: others may wait behind it.
 AWAITED_REPORT_INTERVAL_MS = 3
 #: Reports of all workers together that the driver is sent in a millisecond, about: less than half of its core.
@@ -44,6 +46,7 @@ class Reporter:
         senders: by grouping, the computations that send to it.
         due_us: by grouping, the event time at which something of it that is here is due first, in microseconds.
         ahead_us: the input watermarks that are ahead of those that the master has sent, in microseconds.
+        computes_watermarks: whether the worker computes the watermarks that it acts by itself.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class Reporter:
         senders: Mapping[str, Collection[str]] = MappingProxyType({}),
         due_us: Callable[[], Mapping[str, int]] = dict,
         ahead_us: Callable[[], Mapping[str, int]] = dict,
+        computes_watermarks: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._computes_watermarks = computes_watermarks
         self._senders, self._due_us, self._ahead_us = senders, due_us, ahead_us
         self._account, self._accounted_ms = account, clock.monotonic_ms()
         self._slot, self._worker, self._clock = slot, worker, clock
@@ -90,8 +95,8 @@ class Reporter:
         silence_ms = now_ms - self._reported_ms
         if silence_ms < self._interval_ms:
             return
-        is_soon = is_busy and silence_ms < BUSY_REPORT_INTERVAL_MS
-        if is_soon and silence_ms < self._busy_interval_ms(ranges):
+        is_soon = is_busy and silence_ms < ALONE_REPORT_INTERVAL_MS
+        if is_soon and silence_ms < self._busy_interval_ms(ranges, silence_ms):
             return
         report = self._report_of(ranges, is_idle=is_idle, is_pausing=is_pausing, as_of_ms=as_of_ms)
         if self._account is not None:
@@ -101,8 +106,17 @@ class Reporter:
             self._last, self._reported_ms = report, now_ms
             self._send(self._with_account(report, now_ms))
 
-    def _busy_interval_ms(self, ranges: Mapping[RangeId, OwnedRange]) -> int:
-        """How long a report waits while the worker is busy: less where a window is due by how far ranges are."""
+    def _busy_interval_ms(self, ranges: Mapping[RangeId, OwnedRange], silence_ms: int) -> int:
+        """How long a report waits while the worker is busy: less where a window is due by how far ranges are.
+
+        Args:
+            ranges: those that the worker owns.
+            silence_ms: since the last report.
+        """
+        if self._computes_watermarks():
+            return ALONE_REPORT_INTERVAL_MS
+        if silence_ms >= BUSY_REPORT_INTERVAL_MS:
+            return BUSY_REPORT_INTERVAL_MS
         reported_us = {} if self._last is None else self._last.watermarks_us
         interval_ms = BUSY_REPORT_INTERVAL_MS
         for name, due_us in self._due_us().items():

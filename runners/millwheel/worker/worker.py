@@ -206,8 +206,9 @@ class Worker:
             self._counts,
             self._account if spec.options.reports_on_itself else None,
             senders={each.name: plan.senders(each.name) for each in plan.groupings()},
-            due_us=self._awaited_us,
+            due_us=self._due_us,
             ahead_us=self._ahead_us,
+            computes_watermarks=lambda: self._own_watermarks.are_computed,
         )
 
     @property
@@ -746,10 +747,6 @@ class Worker:
             if isinstance(each, GroupingComputation)
             and (due_us := each.firing.next_event_us) is not None
         }
-
-    def _awaited_us(self) -> Mapping[str, int]:
-        """As `_due_us`; of nothing where the watermarks are computed here, as then no window waits for the master."""
-        return {} if self._own_watermarks.are_computed else self._due_us()
 
     def _ahead_us(self) -> Mapping[str, int]:
         """The input watermarks of groupings that are ahead of those that the master has sent."""
