@@ -197,7 +197,7 @@ class TestDeltaInGcs(DeltaUnderTest):
         self.uri = lambda: f"gs://{bucket}/{next(_NAMES)}"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestIcebergInGcs(IcebergUnderTest):
     """With files in an object store."""
 
@@ -227,12 +227,12 @@ class TestIcebergByRest(IcebergUnderTest):
         self.by_service = rest_catalogue
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestIcebergByKeyAndRest(_ByKey, TestIcebergByRest):
     """A table by key in a catalogue that is a service."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestIcebergByGlue(IcebergUnderTest):
     """In a catalogue of AWS, where pyiceberg checks the condition, and Glue that its own version is the one read.
 
