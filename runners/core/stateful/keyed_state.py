@@ -102,7 +102,7 @@ class UserTimers(dict[TimerName, SetTimer]):
 
 
 class _NoTimers(UserTimers):
-    """Those of all cells in which none was ever set."""
+    """The timers of a cell in which none was ever set; one object for all of them."""
 
     def __setitem__(self, timer: TimerName, at: SetTimer) -> None:
         raise AssertionError(f"{timer} would be set for every key: use KeyedState.timers_to_set")
