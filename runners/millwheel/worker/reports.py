@@ -20,8 +20,6 @@ ACCOUNT_INTERVAL_MS = 900
 #: Everything that a busy worker does is news; what no window is known to wait for is reported so often, which bounds
 #: how far watermarks lag behind.
 BUSY_REPORT_INTERVAL_MS = 10
-#: The same where the worker computes the watermarks itself, so that no window waits for the master.
-ALONE_REPORT_INTERVAL_MS = 30
 #: The same while a window is due by what was reported, and has not fired: others may wait behind it.
 AWAITED_REPORT_INTERVAL_MS = 3
 #: Reports of all workers together that the driver is sent in a millisecond, about: less than half of its core.
@@ -95,8 +93,8 @@ class Reporter:
         silence_ms = now_ms - self._reported_ms
         if silence_ms < self._interval_ms:
             return
-        is_soon = is_busy and silence_ms < ALONE_REPORT_INTERVAL_MS
-        if is_soon and silence_ms < self._busy_interval_ms(ranges, silence_ms):
+        is_soon = is_busy and silence_ms < BUSY_REPORT_INTERVAL_MS
+        if is_soon and silence_ms < self._busy_interval_ms(ranges):
             return
         report = self._report_of(ranges, is_idle=is_idle, is_pausing=is_pausing, as_of_ms=as_of_ms)
         if self._account is not None:
@@ -106,16 +104,10 @@ class Reporter:
             self._last, self._reported_ms = report, now_ms
             self._send(self._with_account(report, now_ms))
 
-    def _busy_interval_ms(self, ranges: Mapping[RangeId, OwnedRange], silence_ms: int) -> int:
-        """How long a report waits while the worker is busy: less where a window is due by how far ranges are.
-
-        Args:
-            ranges: those that the worker owns.
-            silence_ms: since the last report.
-        """
+    def _busy_interval_ms(self, ranges: Mapping[RangeId, OwnedRange]) -> int:
+        """How long a report waits while the worker is busy: less where a window is due by how far ranges are."""
         if self._computes_watermarks():
-            return ALONE_REPORT_INTERVAL_MS
-        if silence_ms >= BUSY_REPORT_INTERVAL_MS:
+            # No window waits for the master.
             return BUSY_REPORT_INTERVAL_MS
         reported_us = {} if self._last is None else self._last.watermarks_us
         interval_ms = BUSY_REPORT_INTERVAL_MS

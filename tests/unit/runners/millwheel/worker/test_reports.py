@@ -126,16 +126,29 @@ def test_how_far_others_have_come_is_not_known_here() -> None:
     assert len(found) == SECOND_MS // BUSY_REPORT_INTERVAL_MS
 
 
-def test_what_is_reported_and_not_answered_is_not_reported_each_time() -> None:
-    """Another worker is behind, or the answer is on its way; the window is due all the while."""
+@pytest.mark.parametrize(
+    ("computes_watermarks", "interval_ms"),
+    [
+        # Another worker is behind, or the answer is on its way; the window is due all the while.
+        (False, AWAITED_REPORT_INTERVAL_MS),
+        # No window waits; but stages without windows come as far as the master says, so it is not later either.
+        (True, BUSY_REPORT_INTERVAL_MS),
+    ],
+)
+def test_what_is_reported_and_not_answered_is_not_reported_each_time(
+    *,
+    computes_watermarks: bool,
+    interval_ms: int,
+) -> None:
     clock, found = ManualClock(), list[Report]()
     split = RangeId("read", 0)
     reporter = Reporter(
-        0, "w", 2, clock, found.append, Counts, senders={"sum": {"read"}}, due_us=lambda: {"sum": 5}
-    )
+        0, "w", 2, clock, found.append, Counts, senders={"sum": {"read"}}, due_us=lambda: {"sum": 5},
+        computes_watermarks=lambda: computes_watermarks,
+    )  # fmt: skip
     for ms in range(SECOND_MS):
         clock.advance(1)
         ranges = {split: owned(ms, split)}
         reporter.report(ranges, is_busy=True, is_idle=False, is_pausing=False, as_of_ms=0)
 
-    assert len(found) == pytest.approx(SECOND_MS // AWAITED_REPORT_INTERVAL_MS, abs=1)
+    assert len(found) == pytest.approx(SECOND_MS // interval_ms, abs=1)
