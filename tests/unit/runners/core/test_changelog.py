@@ -16,6 +16,7 @@ from runners.core.tables.changelog import (
     apply_table_write,
     check_rows,
     check_write,
+    checked,
 )
 
 SCORES = TableSpec(name="scores", columns={"team": str, "total": int}, key=("team",))
@@ -202,6 +203,15 @@ def test_key_needs_a_value_that_equals_itself(kind: ColumnType, value: Any) -> N
     ):
         with pytest.raises(TableRowError, match="column k"):
             check_write(write)
+
+
+def test_rows_that_fit_one_table_are_looked_at_for_another_one() -> None:
+    rows = checked(LOG, [("red", 1)])
+    other = TableSpec(name="other", columns={"points": int, "team": str})
+
+    check_write(TableWrite(table=LOG, inserts=rows))
+    with pytest.raises(TableRowError, match="column points"):
+        check_write(TableWrite(table=other, inserts=rows))
 
 
 @pytest.mark.parametrize(
