@@ -148,7 +148,8 @@ class KeyedState:
 
     def timers_to_set(self) -> UserTimers:
         """The timers, for whoever may set some."""
-        if self.timers is _NONE_SET:
+        # By the class: a copy of a cell has another object of it.
+        if isinstance(self.timers, _NoTimers):
             self.timers = UserTimers()
         return self.timers
 

@@ -1,5 +1,6 @@
 """The machine of stateful DoFns, one rule at a time; any program at all is in tests/property."""
 
+import pickle
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -482,3 +483,20 @@ def test_an_expiration_that_fails_is_a_dead_letter() -> None:
     (letter,) = engine.dead
     assert "no way out" in str(letter)
     assert engine.cells == {}
+
+
+def test_timers_of_a_cell_are_its_own() -> None:
+    """Cells without any share one object for that, and a copy of a cell has another one."""
+    first, second = KeyedState(), KeyedState()
+    copied = pickle.loads(pickle.dumps(second))
+
+    for cell in (first, copied):
+        cell.timers_to_set()["timer"] = (1, 0)
+
+    assert [dict(each.timers) for each in (first, second, copied)] == [
+        {"timer": (1, 0)},
+        {},
+        {"timer": (1, 0)},
+    ]
+    with pytest.raises(AssertionError):
+        second.timers["timer"] = (1, 0)
