@@ -36,7 +36,7 @@ _UTF8_BYTES_MAX = 4
 
 
 class CheckedRows(list[Row]):
-    """Rows that were found to fit their table, so that nobody has to look at them again.
+    """Rows that were found to fit their table, each key once, so that nobody has to look at them again.
 
     Args:
         table: the table.
@@ -105,7 +105,7 @@ def check_write(write: TableWrite) -> None:
 
 
 def _are_checked(table: TableSpec, rows: Sequence[Row]) -> bool:
-    """Whether rows of a write are known to fit its table; those with a key have it once then, too."""
+    """Whether rows are known to fit a table, each key once."""
     return isinstance(rows, TableColumns | CheckedRows) and rows.table == table
 
 
@@ -127,12 +127,12 @@ def check_rows(table: TableSpec, rows: Sequence[Row]) -> None:
     _check_key_sizes(table, rows)
 
 
-def checked(table: TableSpec, rows: Sequence[Row]) -> CheckedRows:
+def checked(table: TableSpec, rows: Sequence[Row]) -> Sequence[Row]:
     """Rows as they are stored; refuses those that do not fit the table.
 
     Args:
         table: the table.
-        rows: in the order of its columns; the keys of a table with a key may come several times.
+        rows: in the order of its columns; a key may come several times.
 
     Raises:
         TableRowError: as `check_rows`.
@@ -141,7 +141,7 @@ def checked(table: TableSpec, rows: Sequence[Row]) -> CheckedRows:
         rows = as_stored(table, rows)
         _check_columns(table, table.columns, rows)
     _check_key_sizes(table, rows)
-    return CheckedRows(table, rows)
+    return rows
 
 
 def _fit_as_they_are(table: TableSpec, rows: Sequence[Row]) -> bool:

@@ -8,10 +8,10 @@ from dataflow.errors import PipelineError, TableRowError, TransformError
 from dataflow.graph import TransformNode
 from dataflow.serialization import dumps
 from dataflow.sink import Sink
-from dataflow.table import TableSpec, TableWrite
+from dataflow.table import Row, TableSpec, TableWrite
 from runners.core.ground.bundle import Bundle
 from runners.core.ground.element_text import shown
-from runners.core.tables.changelog import checked
+from runners.core.tables.changelog import CheckedRows, checked
 from runners.core.tables.rows import rows_of
 from windowing.errors import error_text
 
@@ -40,12 +40,14 @@ def outbox_write(
         stored: Sequence[tuple[Any, ...]] = [(_pickled(node, each),) for each in elements]
     else:
         stored = elements
-    rows = [(lane, sign, *values) for lane, sign, values in zip(lanes, signs, stored, strict=True)]
+    rows: Sequence[Row] = [
+        (lane, sign, *values) for lane, sign, values in zip(lanes, signs, stored, strict=True)
+    ]
     try:
         rows = checked(outbox, rows)
     except TableRowError as error:
         raise error.located(str(node)) from None
-    return TableWrite(table=outbox, inserts=rows)
+    return TableWrite(table=outbox, inserts=CheckedRows(outbox, rows))
 
 
 def _lanes(node: TransformNode, sink: Sink[Any], elements: Sequence[Any]) -> list[int]:

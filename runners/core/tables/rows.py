@@ -47,7 +47,7 @@ def table_write(
     except TableRowError as error:
         raise error.located(str(node)) from None
     if not table.key:
-        return TableWrite(table=table, inserts=rows)
+        return TableWrite(table=table, inserts=CheckedRows(table, rows))
     if is_retracted:
         changes = RowChanges(table)
         try:

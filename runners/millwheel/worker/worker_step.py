@@ -50,7 +50,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 # Not frozen, as a round makes ten of them, and those of two dozen fields take three times as long to make.
 @attrs.define(kw_only=True, on_setattr=attrs.setters.NO_OP)
 class WorkerStep:
-    """What one step has done to key ranges or splits that one worker owns.  Nothing is assigned to it but by `seal`.
+    """The effects of one step on key ranges or splits that one worker owns.  Nothing is assigned to it but by `seal`.
 
     Attributes:
         ranges: those that it has touched, each of which is fenced.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dataflow.errors import TableConflictError, TableRowError
 from dataflow.table import ColumnType, Row, TableSpec, TableWrite
 from runners.core.tables.changelog import (
+    CheckedRows,
     Rows,
     apply_table_write,
     check_rows,
@@ -206,7 +207,7 @@ def test_key_needs_a_value_that_equals_itself(kind: ColumnType, value: Any) -> N
 
 
 def test_rows_that_fit_one_table_are_looked_at_for_another_one() -> None:
-    rows = checked(LOG, [("red", 1)])
+    rows = CheckedRows(LOG, checked(LOG, [("red", 1)]))
     other = TableSpec(name="other", columns={"points": int, "team": str})
 
     check_write(TableWrite(table=LOG, inserts=rows))
