@@ -1,6 +1,7 @@
 """A row that is read back looks the same on every runner: as the store's columns have it, and not as it was emitted."""
 
 import enum
+import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow as df
+from dataflow.errors import TableRowError
 from dataflow.table import ColumnType, TableSpec
+from runners.core.tables.changelog import check_rows
 from runners.core.tables.values import as_stored
 
 
@@ -60,3 +63,30 @@ def test_what_fits_no_column_is_left_to_be_refused() -> None:
     odd: list[tuple[Any, ...]] = [(2**53 + 1, True, 7), (10**400, "1", b"x"), ("1", 1.0, None)]
 
     assert odd == list(as_stored(spec, odd))
+
+
+#: Values that no column of their type takes, or only a column without a key.
+ODD = st.sampled_from(
+    [None, True, 2**63, 1.5, math.nan, "a\0", "\ud800", b"", datetime.fromisoformat("2013-01-01")]
+)
+
+
+def fits(kind: ColumnType, values: list[Any], *, is_key: bool) -> bool:
+    """Whether a table takes these values as one column."""
+    spec = TableSpec(name="t", columns={"c": kind}, key=("c",) if is_key else ())
+    try:
+        check_rows(spec, [(value,) for value in values])
+    except TableRowError:
+        return False
+    return True
+
+
+@given(kind=st.sampled_from(list(VALUES)), is_key=st.booleans(), data=st.data())
+def test_a_column_fits_if_each_of_its_values_does(
+    kind: ColumnType, *, is_key: bool, data: st.DataObject
+) -> None:
+    values = data.draw(st.lists(VALUES[kind] | ODD, max_size=4))
+
+    together = fits(kind, values, is_key=is_key)
+
+    assert together == all(fits(kind, [value], is_key=is_key) for value in values)

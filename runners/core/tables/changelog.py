@@ -10,8 +10,9 @@ moves from a test in memory to a server.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 from dataflow.errors import TableRowError, TimeError
@@ -213,8 +214,12 @@ def _size_bytes(value: Any) -> int:
 
 def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
     """Whether a column certainly fits, without a call per value; False means "look closer"."""
-    if set(map(type, values)) != {kind}:
-        return False
+    types = set(map(type, values))
+    if NoneType in types and not is_key:
+        types.discard(NoneType)
+        values = [value for value in values if value is not None]
+    if not values or types != {kind}:
+        return not values
     if kind is int:
         return bool(min(values) >= _INT64_MIN and max(values) <= _INT64_MAX)
     if kind is str:
@@ -225,6 +230,8 @@ def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
         return not is_key
     if kind is bytes:
         return sum(map(len, values)) <= VALUE_BYTES_MAX
+    if kind is datetime:
+        return all(value.tzinfo is UTC for value in values)
     return kind is bool
 
 
