@@ -15,7 +15,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-_ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
+#: What Spark puts on the search path: two archives of Python code, and one of Java, which has none.
+_ARCHIVES = ("pyspark.zip", "py4j-*-src.zip", "spark-core_*.jar")
 #: The code of our tasks, and what they import first when they are at work: a worker has it from here.  Ours is first: a
 #: Python that lacks it, and what it needs, is reported as such.
 _IMPORTED = (
@@ -28,7 +29,7 @@ _IMPORTED = (
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """A search path without the archives in which Spark has its own Python code, where that code is installed too.
+    """A search path without Spark's archives, where the Python code that is in them is installed too.
 
     No bytecode is kept of what comes from an archive: each process compiles it anew, which takes half a second here.
 
@@ -46,6 +47,18 @@ def without_archives(path: Sequence[str]) -> list[str]:
     return [
         each for each in path if each in rest or not Path(each).resolve().is_relative_to(installed)
     ]
+
+
+def leave_archives() -> None:
+    """Search for modules `without_archives`, and drop the importers of these.
+
+    Spark has the importers of each worker look anew, before its first task: those of archives would read six thousand
+    entries, which takes 60 ms.
+    """
+    archives = set(sys.path)
+    sys.path[:] = without_archives(sys.path)
+    for each in archives.difference(sys.path):
+        sys.path_importer_cache.pop(each, None)
 
 
 def import_ahead() -> None:
@@ -77,7 +90,7 @@ def until_java_ends(worker: Callable[..., int]) -> Callable[..., int]:
 
 def main() -> None:
     """Import everything before the first fork, and fork workers until Spark ends."""
-    sys.path[:] = without_archives(sys.path)
+    leave_archives()
     import_ahead()
     # What is here stays: the collectors of the workers need not look at it, nor write to its pages.
     gc.freeze()

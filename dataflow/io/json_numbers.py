@@ -1,8 +1,8 @@
 """Lines of JSON objects that differ in their numbers alone, parsed by NumPy, many at a time.
 
 A block is taken only if it is certain to be that.  The first line says what all are like: each has as many numbers, and
-in front of each number and behind the last one the same text.  Numbers are runs of the characters that numbers have;
-what stands between two runs is compared sixteen bytes at a time, and eight digits are made a number at a time.
+in front of each number and behind the last one the same text.  All lines are read side by side: the text up to the next
+number is compared sixteen bytes at a time, and where a number ends, and what it is, is found eight digits at a time.
 Whatever departs from it is left to a parser of JSON.
 """
 
@@ -27,14 +27,15 @@ _PIECE_BYTES = 1 << 18
 
 #: The digits of so many bytes are made a number at a time, and so many of them are looked at.
 _WORD, _WORDS = 8, 3
-#: What stands before a piece, so that the words of its first number are there.
-_PADDING = b" " * (_WORD * _WORDS)
-#: The first bytes of a word, and the last ones, by how many: in memory the first byte is that of the lowest value.
+#: What stands behind a piece: of its last line as many bytes are looked at as of the others, and behind a point.
+_PADDING = b" " * (_WORD * (_WORDS + 1))
+#: The first bytes of a word, by how many: in memory the first byte is that of the lowest value.
 _FIRST = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
-_LAST = np.array([(1 << 64) - (1 << 8 * (_WORD - size)) for size in range(_WORD + 1)], np.uint64)
 _ZEROS, _OVER_NINE, _HIGH_BITS = (
     np.uint64(int.from_bytes(bytes([each]) * _WORD)) for each in (ord("0"), 0x7F - 9, 0x80)
 )
+#: Multiplied by a byte that is 1, in a word that has no other, it has the place of that byte as its highest byte.
+_PLACES = np.uint64(int.from_bytes(range(_WORD), "big"))
 #: A 64-bit integer has at most 19; a float of so many is exact, and so is its quotient by a power of ten.
 _INT_DIGITS_MAX, _FLOAT_DIGITS_MAX = 19, 15
 _INT_MAX = np.uint64((1 << 63) - 1)
@@ -65,152 +66,196 @@ def number_columns(block: bytes, types: Mapping[str, pa.DataType]) -> pa.Table |
     if sorted(names) != sorted(types):
         return None
     head, *gaps, tail = _NUMBERS.split(first)
-    form = (tail + b"\n" + head, *gaps)
     columns: dict[str, list[pa.Array[Any]]] = {}
     start = 0
     try:
         while start < len(block):
             end = block.find(b"\n", start + _PIECE_BYTES) + 1 or len(block)
-            piece = _Piece.of(memoryview(block)[start:end], form, len(head))
-            for index, name in enumerate(names):
+            lines = _Lines.of(memoryview(block)[start:end], head, tail)
+            for name, gap in zip(names, [b"", *gaps], strict=True):
+                lines.skip(gap)
                 is_float = pa.types.is_floating(types[name])
-                part = piece.floats(index) if is_float else piece.integers(index)
+                part = lines.floats() if is_float else lines.integers()
                 columns.setdefault(name, []).append(array_of(part))
+            lines.end(tail)
             start = end
     except _UnlikeError:
         return None
     return pa.table({name: pa.chunked_array(columns[name], types[name]) for name in types})
 
 
-@attrs.frozen(eq=False)
-class _Piece:
-    """Some lines, and where each of their numbers begins and ends: a row of places for each number of a line."""
+@attrs.define(eq=False)
+class _Lines:
+    """Some lines, each of which has been read up to the same place of the form.
+
+    Attributes:
+        text: the lines, between what is looked at before the first one and behind the last one.
+        ends: where each line ends.
+        at: how far each has been read.
+    """
 
     text: bytes
-    starts: _Places
     ends: _Places
+    at: _Places
 
     @classmethod
-    def of(cls, lines: memoryview, form: tuple[bytes, ...], head_size: int) -> "_Piece":
-        """Find the numbers.
+    def of(cls, lines: memoryview, head: bytes, tail: bytes) -> "_Lines":
+        """Find the lines, and read them up to their first numbers.
 
         Args:
             lines: one at least.
-            form: what stands in front of each number of a line; in front of the first one also what ends the line
-                before.
-            head_size: how much of that belongs to its own line.
+            head: what each begins with.
+            tail: what each ends with.
 
         Raises:
             _UnlikeError: they are not of this form.
         """
-        between = form[0]
-        # As if there were a line before them and one after them.
-        tail, head = between[: len(between) - head_size], between[len(between) - head_size :]
+        # As if there were a line before them.
+        before = tail + b"\n"
         end = b"" if lines[-1] == ord("\n") else b"\n"
-        text = b"".join((_PADDING, tail, lines, end, head, _PADDING))
-        characters = np.frombuffer(text, np.uint8)
-        is_number = characters - np.uint8(ord("-")) <= ord("9") - ord("-")
-        is_edge = np.zeros(len(text), np.bool_)
-        np.not_equal(is_number[1:], is_number[:-1], out=is_edge[1:])
-        places = np.flatnonzero(is_edge)
-        if not len(places) or len(places) % (2 * len(form)):
-            raise _UnlikeError
-        by_number = places.reshape(-1, len(form), 2)
-        starts, ends = (np.ascontiguousarray(by_number[:, :, side].T) for side in (0, 1))
-        before = np.concatenate([[len(_PADDING)], ends[-1]])
-        after = np.append(starts[0], len(text) - len(_PADDING))
-        _check_gaps(text, before, after, between)
-        for index, (gap, following) in enumerate(zip(form[1:], starts[1:], strict=True)):
-            _check_gaps(text, ends[index], following, gap)
-        return cls(text, starts, ends)
+        size = len(before) + len(lines) + len(end) + len(_PADDING)
+        text = b"".join((before, lines, end, _PADDING, b" " * (-size % _WORD)))
+        ends = _line_ends(text)
+        found = cls(text, ends[1:], ends[:-1] - len(tail))
+        found.skip(before + head)
+        return found
 
-    def integers(self, index: int) -> NDArray[np.int64]:
-        """The numbers at one place of each line.
+    def skip(self, gap: bytes) -> None:
+        """Read the same text in each line.
 
         Args:
-            index: the place.
+            gap: what has to be there.
+
+        Raises:
+            _UnlikeError: in one there is something else.
+        """
+        # Complex numbers are the sixteen bytes that NumPy picks at once.
+        size = 2 * _WORD
+        windows = _windows(self.text, np.complex128)
+        for offset in range(0, len(gap), size):
+            part = gap[offset : offset + size]
+            found = windows[self.at + offset if offset else self.at].view(np.uint64).reshape(-1, 2)
+            for column in (0, 1):
+                wanted = part[column * _WORD : (column + 1) * _WORD]
+                if (
+                    found[:, column] & _FIRST[len(wanted)] != int.from_bytes(wanted, "little")
+                ).any():
+                    raise _UnlikeError
+        self.at = self.at + len(gap)
+
+    def end(self, tail: bytes) -> None:
+        """Read the last text in each line, which ends it.
+
+        Args:
+            tail: what has to be there; of all lines but the last one `of` has seen it.
+
+        Raises:
+            _UnlikeError: there is more in one line, or something else in the last one.
+        """
+        last = int(self.ends[-1])
+        if (self.at + len(tail) != self.ends).any() or self.text[last - len(tail) : last] != tail:
+            raise _UnlikeError
+
+    def integers(self) -> NDArray[np.int64]:
+        """Read a number in each line.
 
         Raises:
             _UnlikeError: one is none that JSON or 64 bits have.
         """
-        begins, is_negative, first = self._signs(index)
-        sizes = self.ends[index] - begins
+        is_negative, first = self._sign()
+        found, sizes = self._naturals(self.at)
         _check_first(first, sizes, is_negative)
-        found = self._natural(self.ends[index], sizes)
         if int(sizes.max()) >= _INT_DIGITS_MAX and (
             int(sizes.max()) > _INT_DIGITS_MAX or (found > _INT_MAX + is_negative).any()
         ):
             raise _UnlikeError
+        self.at = self.at + sizes
         signed = found.astype(np.int64)
         if is_negative.any():
             np.negative(signed, out=signed, where=is_negative)
         return signed
 
-    def floats(self, index: int) -> NDArray[np.float64]:
+    def floats(self) -> NDArray[np.float64]:
         """Likewise, as floats; those of more digits than a float has exactly one by one."""
-        begins, is_negative, first = self._signs(index)
-        ends = self.ends[index]
-        points = self._points(begins, ends)
-        _check_first(first, points - begins, is_negative & (points == ends))
-        fractions = np.maximum(ends - points - 1, 0)
-        if (ends == points + 1).any():
+        is_negative, first = self._sign()
+        begins = self.at
+        found, sizes = self._naturals(begins)
+        points = begins + sizes
+        is_point = np.frombuffer(self.text, np.uint8)[points] == ord(".")
+        _check_first(first, sizes, is_negative & ~is_point)
+        digits, fractions = self._naturals(points + 1)
+        if not fractions[is_point].all():
             raise _UnlikeError  # A point with nothing behind it.
-        is_long = points - begins + fractions > _FLOAT_DIGITS_MAX
-        sizes = np.where(is_long, 1, points - begins)
-        fractions = np.where(is_long, 0, fractions)
-        found = self._natural(np.where(is_long, begins + 1, points), sizes) * _TENS[fractions]
-        found += self._natural(ends, fractions)
+        fractions[~is_point] = 0
+        self.at = points + is_point + fractions
+        is_long = sizes + fractions > _FLOAT_DIGITS_MAX
+        fractions[is_long] = 0
+        found = found * _TENS[fractions] + digits
         floats: NDArray[np.float64] = found.astype(np.float64) / _POWERS_OF_TEN[fractions]
         for row in np.flatnonzero(is_long).tolist():
-            written = self.text[begins[row] : ends[row]]
-            if not written.replace(b".", b"0", 1).isdigit():
-                raise _UnlikeError
-            floats[row] = float(written)
+            floats[row] = float(self.text[begins[row] : self.at[row]])
         return np.where(is_negative, -floats, floats)
 
-    def _signs(self, index: int) -> tuple[_Places, NDArray[np.bool_], _Bytes]:
-        """Where digits begin, whether a minus is before them, and the first of them."""
-        characters, starts = np.frombuffer(self.text, np.uint8), self.starts[index]
-        first = characters[starts]
+    def _sign(self) -> tuple[NDArray[np.bool_], _Bytes]:
+        """Read a minus where one is; returns whether, and the first digits."""
+        characters = np.frombuffer(self.text, np.uint8)
+        first = characters[self.at]
         is_negative = first == ord("-")
-        if not is_negative.any():
-            return starts, is_negative, first
-        begins = starts + is_negative
-        return begins, is_negative, characters[begins]
+        if is_negative.any():
+            self.at = self.at + is_negative
+            first = characters[self.at]
+        return is_negative, first
 
-    def _points(self, begins: _Places, ends: _Places) -> _Places:
-        """Where the point of each number is, or its end if it has none."""
-        found = ends.copy()
-        is_point = np.frombuffer(self.text, np.uint8) == ord(".")
-        places = np.flatnonzero(is_point)
-        rows = np.searchsorted(begins, places, side="right") - 1
-        is_here = (rows >= 0) & (places < ends[rows])
-        # From the last to the first, so that the first of several counts; the others are no digits.
-        found[rows[is_here][::-1]] = places[is_here][::-1]
-        return found
+    def _naturals(self, begins: _Places) -> tuple[_Words, _Places]:
+        """The natural numbers that begin there, and how many digits each has; 0 where there is none.
 
-    def _natural(self, ends: _Places, sizes: _Places) -> _Words:
-        """The natural numbers of so many digits that end there; without digits 0.  Raises if others are among them."""
-        longest = int(sizes.max())
-        if longest > _WORD * _WORDS:
-            raise _UnlikeError
-        found = self._eight_digits(ends, sizes)
-        for word in range(1, -(-longest // _WORD)):
-            upper = self._eight_digits(ends - word * _WORD, sizes - word * _WORD)
-            found += upper * np.uint64(10 ** (word * _WORD))
-        return found
+        Of one with more digits than are looked at the first ones are taken: what follows is no text between numbers.
+        """
+        found, sizes = self._eight_digits(begins)
+        for word in range(1, _WORDS):
+            is_longer = sizes == word * _WORD
+            if not is_longer.any():
+                break
+            lower, more = self._eight_digits(begins + word * _WORD, where=is_longer)
+            found = found * _TENS[more] + lower
+            sizes = sizes + more
+        return found, sizes
 
-    def _eight_digits(self, ends: _Places, sizes: _Places) -> _Words:
-        digits = _windows(self.text, np.uint64)[ends - _WORD] ^ _ZEROS
-        digits &= _LAST[np.clip(sizes, 0, _WORD)]
-        if (((digits + _OVER_NINE) | digits) & _HIGH_BITS).any():
-            raise _UnlikeError
+    def _eight_digits(
+        self, begins: _Places, where: NDArray[np.bool_] | None = None
+    ) -> tuple[_Words, _Places]:
+        digits = _windows(self.text, np.uint64)[begins] ^ _ZEROS
+        # From the first character that is no digit on a high bit may be a carry.
+        others = ((digits + _OVER_NINE) | digits) & _HIGH_BITS
+        sizes = _byte_of((others & -others) >> np.uint64(7))
+        if not others.all():
+            sizes[others == 0] = _WORD
+        if where is not None:
+            sizes *= where
+        digits <<= ((_WORD - sizes) << 3).view(np.uint64)
         # Two digits of each two bytes, four of each four, and eight: Daniel Lemire, "Quickly parsing eight digits".
         digits = digits * np.uint64(10) + (digits >> np.uint64(8))
         pairs = np.uint64(0x000000FF_000000FF)
         outer = (digits & pairs) * np.uint64(0x000F4240_00000064)
         inner = ((digits >> np.uint64(16)) & pairs) * np.uint64(0x00002710_00000001)
-        return (outer + inner) >> np.uint64(32)
+        return (outer + inner) >> np.uint64(32), sizes
+
+
+def _line_ends(text: bytes) -> _Places:
+    """Where the line ends of a text are, whose length is a multiple of eight.
+
+    Where several are within eight bytes, which is in no line of a form, there is one at a place that has none.
+    """
+    # Eight bytes at a time: there are few of them to be looked at one by one.
+    are_ends = (np.frombuffer(text, np.uint8) == ord("\n")).view(np.uint64)
+    words = np.flatnonzero(are_ends != 0)
+    found = are_ends[words]
+    return words * _WORD + _byte_of(found)
+
+
+def _byte_of(words: _Words) -> _Places:
+    """The place of the byte that is 1 in each word that is 0 otherwise; 0 if there is none."""
+    return ((words * _PLACES) >> np.uint64(56)).view(np.int64)
 
 
 def _check_first(first: _Bytes, sizes: _Places, is_negative_integer: NDArray[np.bool_]) -> None:
@@ -221,28 +266,6 @@ def _check_first(first: _Bytes, sizes: _Places, is_negative_integer: NDArray[np.
     is_odd = (first == ord("0")) & ((sizes > 1) | is_negative_integer)
     if int(sizes.min()) < 1 or is_odd.any():
         raise _UnlikeError
-
-
-def _check_gaps(text: bytes, ends: _Places, starts: _Places, gap: bytes) -> None:
-    """Refuse lines where something else than ``gap`` stands between two numbers.
-
-    Args:
-        text: the lines.
-        ends: of the first number of each two.
-        starts: of the second one.
-        gap: what has to be there.
-    """
-    if (starts - ends != len(gap)).any():
-        raise _UnlikeError
-    # Complex numbers are the sixteen bytes that NumPy picks at once.
-    windows, size = _windows(text, np.complex128), 2 * _WORD
-    for offset in range(0, len(gap), size):
-        part = gap[offset : offset + size]
-        found = windows[ends + offset if offset else ends].view(np.uint64).reshape(-1, 2)
-        for column in (0, 1):
-            wanted = part[column * _WORD : (column + 1) * _WORD]
-            if (found[:, column] & _FIRST[len(wanted)] != int.from_bytes(wanted, "little")).any():
-                raise _UnlikeError
 
 
 def _windows(text: bytes, kind: type[_Number]) -> NDArray[_Number]:

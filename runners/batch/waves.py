@@ -25,7 +25,7 @@ from runners.progress import ProgressDisplay
 from runners.spark.driver_log import driver_log
 from runners.spark.interrupted import interrupts_deferred
 from runners.spark.prepared_job import PreparedJob
-from runners.spark.session import driver_host
+from runners.spark.session import driver_host, setting_of
 from runners.spark.shipped_code import spark_gave_up
 from runners.spark.whole_input import whole
 
@@ -33,7 +33,7 @@ _POLL_S = 0.1
 _STOP_WAIT_S = 1.0
 _STOPS_MAX = 30
 #: Spark's own default for `spark.task.maxFailures`.
-_ATTEMPTS_DEFAULT = "4"
+_ATTEMPTS_DEFAULT = 4
 
 _run_numbers = itertools.count(1)
 
@@ -200,4 +200,4 @@ def _attempts_max(context: SparkContext) -> int:
     local = re.fullmatch(r"local(?:\[[^,\]]+(?:,\s*(\d+))?\])?", context.master or "")
     if local:
         return int(local[1] or 1)
-    return int(context.getConf().get("spark.task.maxFailures", _ATTEMPTS_DEFAULT) or 1)
+    return int(setting_of(context, "spark.task.maxFailures") or _ATTEMPTS_DEFAULT)

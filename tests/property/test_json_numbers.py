@@ -163,6 +163,7 @@ ODD_LINES = [
     '{"at":1,"size":1234567890.12345.67890}',
     '{"at":1,"size":012345678901234567890}',
     '{"at":1,"size":2e3}',
+    '{"at":1,"size":0:10000000000000}',
     '{"at":1,"at":2}',
     '{"at":1}',
     '{"at":1,"size":2,"more":3}',
@@ -181,3 +182,14 @@ def test_an_odd_line_is_left_to_json(line: str, before: int) -> None:
 def test_a_number_in_two_parts_is_left_to_json() -> None:
     block = '{"at": 1, "size": 2}\n{"at":1 2, "size": 2}\n'
     assert number_columns(block.encode(), TYPES) is None
+
+
+@pytest.mark.parametrize("fraction", ["5" * 20, "5"])
+def test_a_line_that_is_cut_is_left_to_json(fraction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line is looked at for as many bytes as the longest number needs, which the last one may not have."""
+    monkeypatch.setattr(json_numbers, "_PIECE_BYTES", 1 << 10)
+    line = f'{{"at":1,"size":2.{fraction}}}\n'
+    for end in range(1, len(line) - 1):
+        assert number_columns((line * 2 + line[:end]).encode(), TYPES) is None
+        short = '{"at":1,"size":2}'[:end]
+        assert number_columns((line * 2 + short).encode(), TYPES) is None or short.endswith("}")

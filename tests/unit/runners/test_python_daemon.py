@@ -1,5 +1,6 @@
 """The process that Python workers are forked from: which of two pysparks it takes."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,12 +14,16 @@ import pytest
 from runners.python_daemon import until_java_ends, without_archives
 
 INSTALLED = Path(pyspark.__file__).parent
-ARCHIVES = sorted(map(str, (INSTALLED / "python" / "lib").glob("*.zip")))
+ARCHIVES = [
+    str(each)
+    for pattern in ("python/lib/*.zip", "jars/spark-core_*.jar")
+    for each in sorted(INSTALLED.glob(pattern))
+]
 SITE = str(INSTALLED.parent)
 
 
 def test_what_is_installed_goes_before_the_archives_beside_it() -> None:
-    assert len(ARCHIVES) == 2
+    assert len(ARCHIVES) == 3
     assert Path(py4j.__file__).is_relative_to(SITE)
     assert without_archives(["", *ARCHIVES, "/more", SITE]) == ["", "/more", SITE]
 
@@ -35,7 +40,7 @@ def test_archives_of_another_spark_stay(tmp_path: Path) -> None:
     """Its Java talks to its own Python code only."""
     for archive in ARCHIVES:
         shutil.copy(archive, tmp_path)
-    others = sorted(map(str, tmp_path.glob("*.zip")))
+    others = sorted(map(str, tmp_path.iterdir()))
 
     assert without_archives([*others, SITE]) == [*others, SITE]
 
@@ -63,6 +68,26 @@ def test_it_begins_with_nothing_but_the_standard_library() -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_no_importer_of_an_archive_is_left() -> None:
+    """Before the first task of a worker Spark has all of them look anew."""
+    code = (
+        "import sys; from runners.python_daemon import leave_archives; had = {*sys.path_importer_cache}; "
+        "leave_archives(); print(len(had), *sys.path_importer_cache)"
+    )
+    begun = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*ARCHIVES, *sys.path])},
+    )
+
+    had, *left = begun.stdout.split()
+    assert int(had) >= len(left) + len(ARCHIVES)
+    assert left
+    assert not {*ARCHIVES} & {*left}
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError, BrokenPipeError])
