@@ -21,6 +21,15 @@ from tests.simulation.test_worker_crashes import (
     scripted,
 )
 
+#: Drivers die often, and workers.
+OFTEN_DEAD = {
+    Fault.DRIVER_CRASH: 0.1,
+    Fault.CRASH: 0.02,
+    Fault.SLOW_COMMIT: 0.05,
+    Fault.DUPLICATE: 0.1,
+    Fault.LOSS: 0.05,
+}
+
 
 def counts(rows: Any) -> Counter[Any]:
     """Records by key and minute, of rows as the table has them."""
@@ -54,16 +63,17 @@ def test_what_was_too_late_can_be_replayed(batches: list[list[tuple[int, int]]],
     assert Counter(each["transform"] for each in late) == cluster.store.read_late_counts("sim")
 
 
+# Seeds with which a worker of a former driver takes a split over that a worker of the present one has polled in vain.
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [129, 575, 1300])
+def test_what_a_worker_of_a_former_driver_takes_over_is_as_idle_as_before(seed: int) -> None:
+    """The driver learns of it when its own worker is fenced, or the lease of that one is over."""
+    simulate("late", seeds=[seed], workers=1, steps=1, faults=OFTEN_DEAD)
+
+
 # Seeds with which a window opened once more whose owner and driver had died while only some of what was due had fired.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 55, 130, 349, 380, 420, 452, 464, 500])
 def test_no_window_opens_once_more_after_some_of_what_was_due_has_fired(seed: int) -> None:
     """Nothing is left of it, so the next owner must know by which watermark it has fired (ADR 0110)."""
-    faults = {
-        Fault.DRIVER_CRASH: 0.1,
-        Fault.CRASH: 0.02,
-        Fault.SLOW_COMMIT: 0.05,
-        Fault.DUPLICATE: 0.1,
-        Fault.LOSS: 0.05,
-    }
-    simulate("late", seeds=[seed], workers=1, steps=1, faults=faults)
+    simulate("late", seeds=[seed], workers=1, steps=1, faults=OFTEN_DEAD)

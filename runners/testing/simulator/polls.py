@@ -3,6 +3,9 @@
 **Invariant** (I5): event time goes past the reported watermark of a split only while the split has an owner that has
 polled it within the last `LEASE_TTL_MS`, and has found nothing.  What is lost, on its way or stopped holds the
 watermark back.
+
+What a worker of a former driver has taken over is nobody's for the master that there is, which learns of that when its
+own worker is fenced, or its lease is over: until then the owner is the worker of its own that had the split before.
 """
 
 from collections import defaultdict
@@ -111,12 +114,25 @@ class Polls:
             InvariantError: it went on without a split that was not known to have nothing.
         """
         for name, watermark_us in inputs_us.items():
-            if watermark_us <= before_us[name]:
+            if watermark_us <= max(before_us[name], self._stored_us(name)):
                 continue
             for read in self._plan.senders(name):
                 if self._plan.stages[read].is_source:
                     for range_id in self._ranges_of(read):
                         self._check_split(name, watermark_us, range_id, slots)
+
+    def _stored_us(self, name: str) -> int:
+        """The furthest input watermark by which a computation has fired: a master goes on from there after another."""
+        job = self._store.read_job(self._job)
+        rows = () if job is None else job.ranges.items()
+        return max(
+            (
+                row.input_watermark_us
+                for range_id, row in rows
+                if range_id.computation == name and row.input_watermark_us is not None
+            ),
+            default=MIN_TIMESTAMP_US,
+        )
 
     def _check_split(
         self, name: str, watermark_us: int, range_id: RangeId, slots: Sequence[Slot]
@@ -135,7 +151,9 @@ class Polls:
         # ends.  It is gone as one is that dies: the master knows of it when its lease is over, or another is there.
         reader = row.owner or self._readers.get(range_id, "")
         owner = next((each for each in slots if each.worker == reader), None)
-        idle_ms = self._idle_ms.get((range_id, reader))
+        if owner is None and reader and not any(reader in each.registered for each in slots):
+            owner = next((each for each in slots if (range_id, each.worker) in self._idle_ms), None)
+        idle_ms = None if owner is None else self._idle_ms.get((range_id, owner.worker or ""))
         now_ms = self._clock.monotonic_ms()
         if owner is None or idle_ms is None or now_ms - idle_ms > LEASE_TTL_MS:
             why = (
