@@ -490,6 +490,35 @@ def test_each_element_has_the_last_views_though_its_window_is_over(
     check_net(panes, firings, between, dice)
 
 
+@pytest.mark.parametrize("rounds", range(8))
+def test_what_has_waited_is_retracted_with_the_views_that_it_was_emitted_with(rounds: int) -> None:
+    """Of elements that go on a page at a time, after the end of their window, one retracts another."""
+    engine, window = Patient.beside(["retracting", "retracting", "accumulating"]), WINDOWS[0]
+    models = [Model("retracting"), Model("retracting"), Model("accumulating")]
+    three = (numbered(0), numbered(1), numbered(2))
+    for number, firing in (
+        (0, Firing(0, (), 0)),
+        (2, Firing(0, three[:1])),
+        (1, Firing(0, three)),
+        (2, Firing(0, three[1:])),
+        (2, Firing(0, (), 3)),
+        (2, Firing(1, (numbered(3),))),
+        (2, Firing(1, (), 4)),
+        (1, Firing(0, (), 3)),
+    ):
+        come(engine, models[number], window, firing, number)
+    for sign in (+1, -1):
+        engine.add(window, (None, 0), sign=sign)
+    engine.work(rounds)
+    engine.advance(10 * SIZE_US)
+    engine.work()
+
+    assert not any(engine.net.values())
+    assert engine.pages() == set(), "pages are left"
+    assert len(engine.cells) == 0
+    assert engine.holds == {}
+
+
 def check_net(
     panes: Sequence[Panes],
     firings: Sequence[str],

@@ -563,9 +563,13 @@ class _Step:
         return any(sides[each[0]].is_retracted and self._sees(window, each) for each in places)
 
     def _is_over(self, cell_id: CellId, window: Window) -> bool:
-        """Whether elements of a window that were emitted will not be said again any more."""
-        has_expired = self._machine.strategy.expiry_us(window) <= self._watermark_us
-        return has_expired and not self._is_kept_for_view(cell_id, window)
+        """Whether elements of a window that were emitted will be neither emitted again nor retracted any more."""
+        if self._machine.strategy.expiry_us(window) > self._watermark_us:
+            return False
+        cell = self._cell(cell_id)
+        # Of elements that go on in several steps, one may retract another that has gone on before.
+        goes_on = cell is not None and window in cell.values.get(WAITING, {})
+        return not goes_on and not self._is_kept_for_view(cell_id, window)
 
     def _take_with_former(
         self, cell_id: CellId, place: _Place, panes: dict[int, ArrivingView], index: int
@@ -1115,7 +1119,9 @@ class _Step:
             effects.panes += self._traced_all(cell_id, window, panes, signs)
             effects.signs += signs
             return
-        if self._is_over(cell_id, window):
+        cell = self._cell(cell_id)
+        is_kept = cell is not None and window in cell.values.get(KEPT, {})
+        if not is_kept and self._is_over(cell_id, window):
             for value, at, pane, sign in elements:
                 self._emit_kept(cell_id, EmittedPane(value, at, window, pane), views, sign)
             return
