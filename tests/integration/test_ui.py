@@ -222,12 +222,16 @@ def test_the_page_answers_when_the_driver_is_dead(shop: Shop, driver: JobLock) -
     """What it knew last is shown as old, what is in the store as it is."""
     shop.note(3_600 * SECOND_US)
     with psycopg.connect(shop.dsn, autocommit=True) as admin:
-        admin.execute("UPDATE dataflow.job_snapshots SET written_at = written_at - INTERVAL '90 s'")
+        admin.execute(
+            "UPDATE dataflow.job_snapshots SET written_at = written_at - INTERVAL '90 min'"
+        )
     driver.release()
     with shop.client() as client:
         shown = page(client, "/jobs/job")
         for path in PAGES:
-            assert "1 minute 30 seconds old" in page(client, f"/jobs/job{path}").text
+            text = page(client, f"/jobs/job{path}").text
+            # Also on a machine that takes its time until it has made the last of the pages.
+            assert re.search(r"1 hour 3\d minutes( \d+ seconds?)? old", text), text
         overview = page(client, "/jobs")
     assert "not running" in overview.row("job")[1]
     assert "not running" in shown.row("sum")[1]

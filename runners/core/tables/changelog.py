@@ -218,8 +218,10 @@ def _all_fit(kind: ColumnType, values: Sequence[Any], *, is_key: bool) -> bool:
     if NoneType in types and not is_key:
         types.discard(NoneType)
         values = [value for value in values if value is not None]
-    if not values or types != {kind}:
-        return not values
+    if not values:
+        return True
+    if types != {kind}:
+        return False
     if kind is int:
         return bool(min(values) >= _INT64_MIN and max(values) <= _INT64_MAX)
     if kind is str:
