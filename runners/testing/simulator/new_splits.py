@@ -48,12 +48,10 @@ class NewSplits:
         twice = [each for each in found if found.count(each) > 1]
         if twice:
             raise InvariantError(f"I5: {twice[0]} is there {found.count(twice[0])} times")
-        inputs_us = dict(master._authority.inputs_us)  # noqa: SLF001 - the simulator sees everything
-        for range_id, row in job.ranges.items() if job is not None else ():
-            # A worker that has all ranges can be further than its master.
-            name = range_id.computation
-            if name in inputs_us and row.input_watermark_us is not None:
-                inputs_us[name] = max(inputs_us[name], row.input_watermark_us)
+        inputs_us = {
+            name: max(input_us, self._polls.stored_us(name))
+            for name, input_us in master._authority.inputs_us.items()  # noqa: SLF001 - the simulator sees everything
+        }
         for range_id in born:
             begins_us = splits[range_id].watermark_us
             if splits[range_id].bundle > 0:

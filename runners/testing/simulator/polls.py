@@ -4,8 +4,8 @@
 polled it within the last `LEASE_TTL_MS`, and has found nothing.  What is lost, on its way or stopped holds the
 watermark back.
 
-What a worker of a former driver has taken over is nobody's for the master that there is, which learns of that when its
-own worker is fenced, or its lease is over: until then the owner is the worker of its own that had the split before.
+A master learns that a worker of a former driver has taken a split over when its own worker is fenced, or the lease of
+that worker is over.  Until then its own worker counts as the owner.
 """
 
 from collections import defaultdict
@@ -114,15 +114,21 @@ class Polls:
             InvariantError: it went on without a split that was not known to have nothing.
         """
         for name, watermark_us in inputs_us.items():
-            if watermark_us <= max(before_us[name], self._stored_us(name)):
+            if watermark_us <= max(before_us[name], self.stored_us(name)):
                 continue
             for read in self._plan.senders(name):
                 if self._plan.stages[read].is_source:
                     for range_id in self._ranges_of(read):
                         self._check_split(name, watermark_us, range_id, slots)
 
-    def _stored_us(self, name: str) -> int:
-        """The furthest input watermark by which a computation has fired: a master goes on from there after another."""
+    def stored_us(self, name: str) -> int:
+        """The furthest input watermark by which a computation has fired, as the store has it.
+
+        A master goes on from there after another one, and a worker that has all ranges can be further than its master.
+
+        Args:
+            name: of the computation.
+        """
         job = self._store.read_job(self._job)
         rows = () if job is None else job.ranges.items()
         return max(
