@@ -109,7 +109,7 @@ def measure(store: Store, records: int, *, copies: float, record_ids: df.RecordI
         step, _ = source.read(range_id, RECORDS_PER_STEP, now_us=0)
         assert step is not None
         sealed = step.seal()
-        assert store.commit(production_of(JOB, sealed)) == Committed()
+        assert store.commit(production_of(JOB, sealed, {})) == Committed()
         note_submitted(sealed)
         note_durable(sealed)
     us = (time.process_time() - started_s) * US_PER_SECOND / records

@@ -112,7 +112,7 @@ class Split:
     def commit(self) -> None:
         if self._waiting:
             step = merged(self._waiting)
-            assert self.store.commit(production_of(JOB, step)) == Committed()
+            assert self.store.commit(production_of(JOB, step, {})) == Committed()
             note_submitted(step)
             note_durable(step)
             self._waiting.clear()

@@ -138,7 +138,7 @@ class Job:
             sealed = step.seal()
             reported_us = dict(self._reported_us)
             self.made += [(each, reported_us) for each in sealed.checkpoints]
-            assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
+            assert isinstance(self._store.commit(production_of(JOB, sealed, {})), Committed)
             note_submitted(sealed)
             note_durable(sealed)
 

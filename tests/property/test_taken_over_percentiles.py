@@ -130,7 +130,7 @@ class Owners:
     def _commit(self, step: WorkerStep | None) -> None:
         if step is not None:
             sealed = step.seal()
-            assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
+            assert isinstance(self._store.commit(production_of(JOB, sealed, {})), Committed)
             note_submitted(sealed)
             note_durable(sealed)
 

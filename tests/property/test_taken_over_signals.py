@@ -119,7 +119,7 @@ class Job:
 
     def _commit(self, step: WorkerStep) -> None:
         sealed = step.seal()
-        assert isinstance(self._store.commit(production_of(JOB, sealed)), Committed)
+        assert isinstance(self._store.commit(production_of(JOB, sealed, {})), Committed)
         note_submitted(sealed)
         note_durable(sealed)
 

@@ -593,6 +593,65 @@ def rely_on_what_is_gone(patch: Patch) -> None:
     patch.setattr(MemoryStore, "_check_relied_on", lambda *_: None)
 
 
+def take_cuts_as_they_are(patch: Patch) -> None:
+    """Whoever takes ranges over does not ask others how far they had come."""
+    patch.setattr(memory, "check_cuts", lambda *_: None)
+
+
+def keep_no_cut(patch: Patch) -> None:
+    """Nothing but the two ranges themselves says that one has taken in what the other has made."""
+    patch.setattr(productions, "_cut_of", lambda *_: {})
+
+
+def forget_what_is_not_taken_in(patch: Patch) -> None:
+    """What was handed on is gone at the end of the round."""
+    patch.setattr(
+        Committer, "send_handed_on", lambda committer, name: committer._handed_on.pop(name, None)
+    )
+
+
+def send_what_was_taken_in(patch: Patch) -> None:
+    """What was handed on is sent too."""
+
+    def take(committer: Committer, receiver: str, bytes_max: int) -> Any:
+        del bytes_max
+        return list(committer._handed_on.get(receiver, ()))
+
+    patch.setattr(Committer, "take_handed_on", take)
+
+
+def commit_apart_what_was_handed_on(patch: Patch) -> None:
+    """What has been read is durable before it is taken in."""
+    commit = Committer.commit
+
+    def broken(committer: Committer, step: WorkerStep | None, taken_in: Any = ()) -> None:
+        if step is not None and step.takes_handed_on:
+            committer.commit_round()
+        commit(committer, step, taken_in)
+
+    patch.setattr(Committer, "commit", broken)
+
+
+def fire_before_what_is_handed_on(patch: Patch) -> None:
+    """The watermark goes past what was handed on to a grouping that could not take it in yet."""
+    send = Committer.send_handed_on
+
+    def broken(committer: Committer, receiver: str) -> None:
+        with patch.context() as meanwhile:
+            meanwhile.setattr(OwnedRange, "send", _send_without_hold)
+            send(committer, receiver)
+
+    patch.setattr(Committer, "send_handed_on", broken)
+
+
+def _send_without_hold(owned: OwnedRange, payloads: Any, *, hold_us: int) -> Any:
+    del hold_us
+    return tuple(
+        owned.outbox.create(Channel(owned.range_id, receiver), MAX_TIMESTAMP_US, payload)
+        for receiver, payload in payloads
+    )
+
+
 ALL_WEAK = dict.fromkeys(("read", "sum"), Guarantees(strong_productions=False))
 RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1, Fault.MOVE: 0.1}
 #: Where few seeds find it with everything, what does: mostly something that is there all the while (`dense`), and the
@@ -658,6 +717,19 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         }
     },
     rely_on_what_is_gone: {"faults": {Fault.LOST_PART: 0.05}},
+    # A range must come to another owner while nobody knows from the reports of the former one.
+    take_cuts_as_they_are: {
+        "faults": {Fault.LOST_PART: 0.1, Fault.DRIVER_CRASH: 0.05, Fault.CRASH: 0.02},
+        "workers": 1,
+    },
+    keep_no_cut: {
+        "faults": {Fault.LOST_PART: 0.1, Fault.DRIVER_CRASH: 0.05, Fault.CRASH: 0.02},
+        "workers": 1,
+    },
+    forget_what_is_not_taken_in: {"workers": 1},
+    send_what_was_taken_in: {"workers": 1},
+    commit_apart_what_was_handed_on: {"faults": {Fault.CRASH: 0.05}, "workers": 1},
+    fire_before_what_is_handed_on: {"workers": 1},
     release_what_waits_to_be_committed: {
         "faults": {Fault.MOVE: 0.1, Fault.DELAY: 1.0},
         "guarantees": ALL_WEAK,
@@ -714,6 +786,12 @@ OPTIONS: Mapping[Any, Mapping[str, Any]] = {
         (take_channels_as_they_are, "sums", "I"),
         (send_to_the_retired, "sums", "I11"),
         (rely_on_what_is_gone, "sums", "I8"),
+        (take_cuts_as_they_are, "sums", "I"),
+        (keep_no_cut, "sums", "I"),
+        (forget_what_is_not_taken_in, "sums", "I"),
+        (send_what_was_taken_in, "sums", "I"),
+        (commit_apart_what_was_handed_on, "sums", "I"),
+        (fire_before_what_is_handed_on, dense.chain, "I"),
         (release_what_waits_to_be_committed, dense.always_sending, "I11"),
     ],
 )

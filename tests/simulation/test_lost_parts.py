@@ -48,7 +48,7 @@ def losing(count: int, faults: frozenset[Fault] = FAULTS) -> list[int]:
 
 
 def built_on(store: MemoryStore) -> list[str]:
-    """What one end of a channel has built on, and the other has lost, by the numbers alone, without their commits."""
+    """What a range has built on and another has lost: by the numbers of channels without their commits, and by cuts."""
     found = list[str]()
     for job in store._jobs.values():
         for channel in {*job.delivered, *job.acknowledged, *job.checkpoints}:
@@ -61,6 +61,11 @@ def built_on(store: MemoryStore) -> list[str]:
                 found.append(f"{channel}: {acknowledged} acknowledged, {delivered} delivered")
             if delivered > made:
                 found.append(f"{channel}: {delivered} delivered, {made} made")
+        for keeper, cut in job.cuts.items():
+            for range_id, (_, bundle) in cut.items():
+                row = job.ranges.get(range_id)
+                if row is not None and row.bundle < bundle:
+                    found.append(f"{keeper}: {range_id} had made {bundle}, and is at {row.bundle}")
     return found
 
 

@@ -182,7 +182,7 @@ def forget_dead_letters(patch: Patch) -> None:
     patch.setattr(
         committer,
         "production_of",
-        lambda job, step: attrs.evolve(production_of(job, step), dead=()),
+        lambda *args: attrs.evolve(production_of(*args), dead=()),
     )
 
 

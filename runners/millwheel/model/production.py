@@ -221,6 +221,8 @@ class Production:
         ended_handovers: ranges whose handover has ended.
         lineage: where what it contains comes from, if that is recorded.
         metrics: what user code has counted; None: nothing.
+        cut: how far all ranges of the job have come with it, if partials have gone from one of them to another without
+            a number of a channel (ADR 0112); kept with each range that is fenced here, in place of the one before.
     """
 
     job: str
@@ -249,6 +251,7 @@ class Production:
     tables: Sequence[TableWrite] = ()
     lineage: Sequence[LineageEntry] = ()
     metrics: Counted | None = None
+    cut: Mapping[RangeId, CommitMark] = attrs.field(factory=dict)
 
     def named_ranges(self) -> set[RangeId]:
         """Every range that it names, except a new one; the ends of its channels need no fence."""

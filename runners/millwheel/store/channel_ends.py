@@ -15,6 +15,10 @@ A receiver that was merged into another range is retired, and later deleted, whe
 deleted by its senders.  So a production that is on its way to a range that is no more shows that its sender has gone
 back, though all numbers may fit: it would be sent for ever, and nobody would take it in.
 
+What a commit takes from one of its ranges to another has no number, and is on no channel.  With such a commit each of
+its ranges keeps how far all ranges of the job had come (a *cut*), and a range that is taken over must have come as far
+as any of them says (ADR 0112).
+
 With several stores, one of them could go back by itself; within one store that takes a part of the database that is
 older than the rest.
 """
@@ -97,6 +101,31 @@ def check_receivers(
                 f"{sender} -> {name}: productions are on their way, and {name} {fate}, so {sender} had deleted them"
             )
     _refuse(job, found)
+
+
+def check_cuts(
+    job: str,
+    cuts: Iterable[tuple[RangeId, RangeId, CommitMark]],
+    has: Callable[[RangeId, CommitMark], bool],
+) -> None:
+    """Refuse ranges that had come further by the cut that another range keeps.
+
+    Args:
+        job: its name.
+        cuts: who keeps it, a range that is being taken over, and the commit that this one had made.
+        has: whether a range has made a commit.
+
+    Raises:
+        LostCommitsError: that is so; names ranges and commits.
+    """
+    _refuse(
+        job,
+        [
+            f"{keeper}: {range_id} had committed {mark}, which is gone"
+            for keeper, range_id, mark in cuts
+            if not has(range_id, mark)
+        ],
+    )
 
 
 def _refuse(job: str, found: Sequence[str]) -> None:

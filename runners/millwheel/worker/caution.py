@@ -17,6 +17,7 @@ from runners.core.user_code.poison import Trial
 from runners.millwheel.model.ids import Channel
 from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.wire.messages import Deliver
+from runners.millwheel.worker.handed_on import HandedOnPart
 from runners.millwheel.worker.owned_computation import Computation
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.worker_step import WorkerStep
@@ -71,6 +72,18 @@ def of_deliveries(deliveries: Sequence[Deliver]) -> Sequence[StepInput]:
         StepInput((channel.receiver,), channel.sender, first, last)
         for channel, (first, last) in spans.items()
     ]
+
+
+def of_handed_on(parts: Iterable[HandedOnPart]) -> Sequence[StepInput]:
+    """Partials that were handed on, by the number that they have if they are sent: the next owner has them sent."""
+    channels = dict.fromkeys(
+        (sender.range_id, receiver.range_id, sender.outbox) for sender, receiver, _ in parts
+    )
+    numbers = [
+        (receiver, sender, outbox.next_sequence(Channel(sender, receiver)))
+        for sender, receiver, outbox in channels
+    ]
+    return [StepInput((receiver,), sender, number, number) for receiver, sender, number in numbers]
 
 
 def of_due(ranges: Collection[OwnedRange]) -> Sequence[StepInput]:

@@ -3,7 +3,8 @@
 **Strong productions** (the default): the steps of one round of the worker, of all its computations, are one commit that
 contains their productions.  After the commit these are sent, and the deliveries that were taken in are acknowledged.
 What goes to a range of the same worker is handed on within the round; if it is taken in there, then by the same commit,
-and it is never kept for itself (ADR 0054).
+and it is never kept for itself (ADR 0054).  While the worker has all ranges of the job that is on no channel either
+(ADR 0112).
 
 The commit of a round is *under way* while the next round is computed: memory is one commit ahead of what is known to be
 durable, and whatever is sent meanwhile is kept back (ADR 0084).  It is *confirmed* before the next one is sent.
@@ -23,7 +24,7 @@ done again, so receivers may get their productions twice.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -41,6 +42,7 @@ from runners.millwheel.store.commit_or_resolve import (
 )
 from runners.millwheel.store.port import Committed, Fenced, Store
 from runners.millwheel.worker.courier import Courier
+from runners.millwheel.worker.handed_on import HandedOn
 from runners.millwheel.worker.outgoing import Outgoing
 from runners.millwheel.worker.productions import (
     note_durable,
@@ -109,6 +111,7 @@ class Committer:
         commits: called when a commit is waited for, with the time in microseconds when it was sent, and with 0 when its
             outcome is known.
         tracing: of the worker; None: nothing is traced.
+        send: makes what is sent on channels of what was handed on and is not taken in.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class Committer:
         round_bytes_max: int = STEP_LIMITS.nbytes,
         commits: Callable[[int], None] = lambda _: None,
         tracing: BundleTracer | None = None,
+        send: Callable[[HandedOn], Sequence[Checkpoint]] = lambda _: (),
     ) -> None:
         self._tracing = tracing or BundleTracer(None, clock)
         self._job, self._worker, self._store = job, worker, store
@@ -135,6 +139,9 @@ class Committer:
         self._open: dict[str, _Waiting] = {}
         #: Of all other computations: the steps of this round.
         self._round, self._round_bytes = _Waiting(), 0
+        #: What they have handed on, by its receiver, who has not taken it in.
+        self._handed_on: dict[str, list[HandedOn]] = {}
+        self._send_handed_on = send
         #: Committed late records, dead letters and stragglers; and what the worker counts itself.
         self.counts: Counter[str] = Counter()
         #: How long it has waited for the store, in milliseconds.
@@ -185,6 +192,8 @@ class Committer:
 
     def commit_round(self) -> None:
         """Send the commit of this round's steps, when the one before is durable.  Raises as `commit` does."""
+        for receiver in list(self._handed_on):
+            self.send_handed_on(receiver)
         steps, channels = self._round.steps, self._round.channels
         if not steps:
             return
@@ -196,6 +205,36 @@ class Committer:
         self._send(step.unacknowledged)
         if step.is_alone:
             self.confirm()
+
+    def take_handed_on(self, receiver: str, bytes_max: int) -> Sequence[HandedOn]:
+        """Take what was handed on to a computation in this round; the step that takes it in says so.
+
+        Args:
+            receiver: the name of the computation.
+            bytes_max: what has more is sent on channels, as is what must not overtake something sent before.
+        """
+        handed_on = self._handed_on.get(receiver, ())
+        if not handed_on:
+            return ()
+        if (
+            self._courier.inbox.has(receiver)
+            or sum(each.nbytes for each in handed_on) > bytes_max
+            or any(self._courier.has_on_its_way(each.sender, receiver) for each in handed_on)
+        ):
+            self.send_handed_on(receiver)
+            return ()
+        return self._handed_on.pop(receiver)
+
+    def send_handed_on(self, receiver: str) -> None:
+        """Send on channels what was handed on to a computation that does not take it in within the round."""
+        for each in self._handed_on.pop(receiver, ()):
+            sender = each.sender
+            step = WorkerStep(
+                ranges={sender.range_id: sender}, checkpoints=self._send_handed_on(each)
+            )
+            self._round.add(step)
+            for checkpoint in step.checkpoints:
+                self._courier.hand_on(checkpoint)
 
     def confirm(self) -> None:
         """Wait until all that was sent to be committed is durable, and let go what was kept back for it.
@@ -243,9 +282,17 @@ class Committer:
 
     def _add_to_round(self, step: WorkerStep, taken_in: Iterable[Channel]) -> None:
         nbytes = step.nbytes
-        if step.is_alone or self._round_bytes + nbytes > self._round_bytes_max:
+        is_full = self._round_bytes + nbytes > self._round_bytes_max
+        if step.is_alone or (is_full and not step.takes_handed_on):
             self.commit_round()
         self._round.add(step)
+        if self._handed_on:
+            sent_to = {each.channel.receiver.computation for each in step.checkpoints}
+            assert sent_to.isdisjoint(self._handed_on), (
+                "what is sent would overtake what was handed on before it"
+            )
+        for each in step.handed_on:
+            self._handed_on.setdefault(each.receiver, []).append(each)
         self._round.channels.update(dict.fromkeys(taken_in))
         self._round_bytes += nbytes
         if step.is_alone or self._round_bytes > self._round_bytes_max:
@@ -308,7 +355,9 @@ class Committer:
 
     def _submit(self, step: WorkerStep, channels: Collection[Channel] = ()) -> None:
         try:
-            commit = submit_or_resolve(self._store, production_of(self._job, step), self.confirm)
+            commit = submit_or_resolve(
+                self._store, production_of(self._job, step, self._courier.ranges), self.confirm
+            )
         except StoreError:
             # It cannot be sent as it is; what is blamed for that is not what the one ahead has done.
             self.confirm()

@@ -37,7 +37,7 @@ class Courier:
         clock: Clock,
         tracing: BundleTracer | None = None,
     ) -> None:
-        self._ranges, self._transport, self._clock = ranges, transport, clock
+        self.ranges, self._transport, self._clock = ranges, transport, clock
         self._tracing = tracing or BundleTracer(None, clock)
         self._routes: dict[RangeId, str] = {}
         self._resent_ms = clock.monotonic_ms()
@@ -46,8 +46,8 @@ class Courier:
     def send(self, checkpoint: Checkpoint) -> None:
         """Send a production of one of the worker's ranges to its receiver."""
         channel, sequence, _, payload = checkpoint
-        owned = self._ranges[channel.sender]
-        is_here = channel.receiver in self._ranges
+        owned = self.ranges[channel.sender]
+        is_here = channel.receiver in self.ranges
         if not is_here and channel.receiver not in self._routes:
             return  # the range is changing its owner: the next owner is sent everything
         delivery = Deliver(
@@ -59,6 +59,20 @@ class Courier:
         else:
             self._send(channel.receiver, delivery)
 
+    def has_on_its_way(self, sender: OwnedRange, computation: str) -> bool:
+        """Whether a range has sent a computation something that the computation has not taken in.
+
+        Args:
+            sender: the range.
+            computation: the name of one whose ranges are all here.
+        """
+
+        def accepted(channel: Channel) -> int:
+            receiver = self.ranges.get(channel.receiver)
+            return 0 if receiver is None else receiver.accepted.get(channel, 0)
+
+        return sender.outbox.hold_of(computation, accepted) is not None
+
     def hand_on(self, checkpoint: Checkpoint) -> None:
         """Let a range take a production in before that is committed, if it is one of this worker's.
 
@@ -66,9 +80,9 @@ class Courier:
             checkpoint: of one of its ranges, which is committed with whatever is done with it, or before that.
         """
         channel, sequence, _, payload = checkpoint
-        if channel.receiver not in self._ranges:
+        if channel.receiver not in self.ranges:
             return
-        sender = self._ranges[channel.sender]
+        sender = self.ranges[channel.sender]
         is_oldest = sender.outbox.is_oldest(checkpoint)
         trace = self._tracing.send(checkpoint, is_handed_on=True)
         self.take_in(Deliver(channel, sequence, payload, is_oldest, sender.next_mark, trace))
@@ -80,7 +94,7 @@ class Courier:
 
     def take_acknowledged(self, message: Acknowledge) -> None:
         """Take in an acknowledgement: a receiver has committed what it was sent."""
-        owned = self._ranges.get(message.channel.sender)
+        owned = self.ranges.get(message.channel.sender)
         if owned is not None:
             owned.outbox.acknowledge(message.channel, message.sequence, message.receipt)
             self._tracing.acknowledged(message.channel, message.sequence)
@@ -88,11 +102,11 @@ class Courier:
     def acknowledge(self, channels: Iterable[Channel]) -> None:
         """Report to senders how far their channels have been committed."""
         for channel in channels:
-            owned = self._ranges.get(channel.receiver)
+            owned = self.ranges.get(channel.receiver)
             if owned is None or not owned.delivered.get(channel, 0):
                 continue
             message = Acknowledge(channel, owned.delivered[channel], owned.receipt())
-            if channel.sender in self._ranges:
+            if channel.sender in self.ranges:
                 self.take_acknowledged(message)
             else:
                 self._send(channel.sender, message)
@@ -107,7 +121,7 @@ class Courier:
         for address in set(self._routes.values()) - set(addresses.values()):
             self._transport.forget(address)
         self._routes = dict(addresses)
-        self._send_again(changed, self._ranges)
+        self._send_again(changed, self.ranges)
 
     def send_all_of(self, senders: Iterable[RangeId]) -> None:
         """Send what is unacknowledged in the outboxes of ranges that have just been taken over."""
@@ -120,14 +134,14 @@ class Courier:
             self._resent_ms = now_ms
             # Also to ranges of this worker: a sender whose productions are not durable may leave a gap after those of
             # the range's former owner, and what comes after the gap is taken in only when it has become the oldest.
-            self._send_again(self._receivers, self._ranges)
+            self._send_again(self._receivers, self.ranges)
 
     @property
     def _receivers(self) -> set[RangeId]:
-        return {*self._routes, *self._ranges}
+        return {*self._routes, *self.ranges}
 
     def _send_again(self, receivers: set[RangeId], senders: Iterable[RangeId]) -> None:
-        for owned in [self._ranges[each] for each in senders]:
+        for owned in [self.ranges[each] for each in senders]:
             for checkpoint in list(owned.outbox.for_receivers(receivers)):
                 self.send(checkpoint)
 

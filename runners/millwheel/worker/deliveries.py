@@ -1,6 +1,6 @@
-"""Deliveries: how the partials that other workers send reach the windows of a grouping, each once."""
+"""Deliveries: how the partials that are sent or handed on reach the windows of a grouping, each once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -11,6 +11,7 @@ from runners.core.stages.grouping import GroupingStage
 from runners.millwheel.model.guarantees import Guarantees
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Deliver
+from runners.millwheel.worker.handed_on import HandedOn, HandedOnPart
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.sizes import StepSize
@@ -72,6 +73,47 @@ class Deliveries:
         ]
         step = self._steps.take(self._accepted(accepted), arrivals, now_us)
         self._payloads_size.caused(sum(len(each.payload) for _, each in accepted), step.nbytes)
+        return step
+
+    def parts_of(self, handed_on: Sequence[HandedOn]) -> list[HandedOnPart]:
+        """Divide what was handed on among the ranges of its keys.
+
+        Args:
+            handed_on: to this grouping, all of whose ranges are owned here.
+
+        Raises:
+            KeyEncodingError: a key has no deterministic encoding; names the grouping.
+        """
+        ranges, locate = self._state.ranges, self._state.locate
+        found = list[HandedOnPart]()
+        for each in handed_on:
+            parts: Iterable[tuple[RangeId, Sequence[Partial] | bytes]] = each.payloads
+            if each.partials is not None:
+                parts = by_label(each.partials, lambda key: locate(key).range_id).items()
+            found += [HandedOnPart(each.sender, ranges[range_id], part) for range_id, part in parts]
+        return found
+
+    def take_handed_on(self, parts: Sequence[HandedOnPart], now_us: int) -> WorkerStep:
+        """Process what was handed on; returns the step, which must be in one commit with those that have made it.
+
+        Args:
+            parts: of everything that was handed on, in its order.
+            now_us: the processing time, in microseconds.
+        """
+        arrivals, taken = list[Arrival](), 0
+        for _, owned, part in parts:
+            if isinstance(part, bytes):
+                taken += len(part)
+                arrivals += self._arrivals(owned, part)
+            else:
+                self._state.meter.take_in(owned.range_id, part, self._state.hash_of)
+                arrivals.append(Arrival(part, owned.range_id))
+        before = WorkerStep(
+            ranges={owned.range_id: owned for _, owned, _ in parts}, takes_handed_on=True
+        )
+        step = self._steps.take(before, arrivals, now_us)
+        if taken:
+            self._payloads_size.caused(taken, step.nbytes)
         return step
 
     def _accepted(self, accepted: Sequence[tuple[OwnedRange, Deliver]]) -> WorkerStep:

@@ -32,6 +32,10 @@ class Inbox:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
+    def has(self, computation: str) -> bool:
+        """Whether a delivery waits for a computation."""
+        return bool(self._waiting[computation])
+
     def put(self, delivery: Deliver) -> bool:
         """Add a delivery; returns whether it was processed before, so that its sender needs another acknowledgement."""
         channel, sequence = delivery.channel, delivery.sequence

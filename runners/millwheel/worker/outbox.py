@@ -94,6 +94,10 @@ class Outbox:
         )
         return min((each.min_timestamp_us for each in lowest if each is not None), default=None)
 
+    def next_sequence(self, channel: Channel) -> int:
+        """The sequence that the next production on a channel will have."""
+        return max(self._sent.get(channel, 0), self._weak_from or 0) + 1
+
     def create(self, channel: Channel, min_timestamp_us: int, payload: bytes) -> Checkpoint:
         """Create the next production on a channel; to be sent after it is committed.
 
@@ -103,8 +107,7 @@ class Outbox:
                 acknowledged.
             payload: what the receiver gets; opaque here.
         """
-        sent = max(self._sent.get(channel, 0), self._weak_from or 0)
-        sequence = self._sent[channel] = sent + 1
+        sequence = self._sent[channel] = self.next_sequence(channel)
         checkpoint = Checkpoint(channel, sequence, min_timestamp_us, payload)
         if self._weak_from is not None:
             self._volatile.add((channel, sequence))

@@ -30,6 +30,7 @@ class OwnWatermarks:
         guarantees: those of computations that do not have both.
 
     Attributes:
+        with_both_guarantees: the groupings that have them, and to which only such computations send.
         granted: how many ranges the job has, if the master has found all of them here; 0: it computes the watermarks.
     """
 
@@ -43,11 +44,12 @@ class OwnWatermarks:
         #: By computation, those that send to it; none of a source.
         self._senders = {name: plan.senders(name) for name in plan.stages}
         others = {name for name, each in guarantees.items() if each != BOTH}
-        self._computable = frozenset(
+        self.with_both_guarantees = frozenset(
             each.name
             for each in plan.groupings()
             if others.isdisjoint([each.name, *self._senders[each.name]])
-        ).difference(percentiles_of(plan))
+        )
+        self._computable = self.with_both_guarantees.difference(percentiles_of(plan))
         self.granted = 0
 
     @property

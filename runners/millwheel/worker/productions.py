@@ -1,17 +1,21 @@
 """Productions: what is committed of a step, and what its ranges know when it is durable."""
 
-from runners.millwheel.model.ids import Channel, Receipt
+from collections.abc import Mapping
+
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import Counted, Production
+from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.metrics import encode_metrics
 
 
-def production_of(job: str, step: WorkerStep) -> Production:
+def production_of(job: str, step: WorkerStep, ranges: Mapping[RangeId, OwnedRange]) -> Production:
     """The production of a step that is sealed; call once, as it takes the acknowledgements out of the outboxes.
 
     Args:
         job: the name of the job.
         step: one step, or several that were merged.
+        ranges: all of the worker.
     """
     acknowledged: dict[Channel, int] = {}
     receipts: dict[Channel, Receipt] = {}
@@ -61,7 +65,16 @@ def production_of(job: str, step: WorkerStep) -> Production:
         tables=step.tables,
         lineage=step.lineage,
         metrics=Counted(encode_metrics(step.metrics)) if step.metrics else None,
+        cut=_cut_of(step, ranges) if step.takes_handed_on else {},
     )
+
+
+def _cut_of(step: WorkerStep, ranges: Mapping[RangeId, OwnedRange]) -> Mapping[RangeId, CommitMark]:
+    """How far ranges have come with the commit of a step."""
+    return {
+        range_id: owned.next_mark if range_id in step.ranges else owned.mark
+        for range_id, owned in ranges.items()
+    }
 
 
 def take_in_own(step: WorkerStep) -> None:

@@ -277,7 +277,7 @@ class SourceComputation:
         )
         clocks = StageClocks.of_source(watermark_us=before_us, now_us=now_us)
         outputs = self._source.process(admitted, clocks)
-        checkpoints = owned.send(self._router.payloads(outputs.groups), hold_us=before_us)
+        checkpoints, handed_on = self._router.outgoing(owned, outputs.groups, hold_us=before_us)
         owned.watermark_us = admitted.watermark_us
         split.is_finished, split.position = is_finished, batch.position
         self.meter.count(range_id, batch.records)
@@ -289,6 +289,7 @@ class SourceComputation:
             tables=outputs.tables,
             lineage=outputs.lineage,
             checkpoints=checkpoints,
+            handed_on=handed_on,
             positions={range_id: encode_position(batch.position)},
             finished=frozenset([range_id] if is_finished else ()),
             when_committed=(partial(split.committed.note, batch.position),),

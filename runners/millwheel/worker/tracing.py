@@ -103,6 +103,11 @@ class BundleTracer:
         self._sent: dict[Channel, deque[_Sent]] = {}
         self._sent_count = 0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything may be traced."""
+        return self._spans is not None
+
     def begin(self) -> None:
         """Note that a step begins, which may be traced."""
         if self._spans is not None:

@@ -65,14 +65,17 @@ class WindowSteps:
             self._state.hold_back()
         if late or outputs.dead or outputs.tables or outputs.groups or outputs.lineage:
             touched = {range_id: owned for each in steps for range_id, owned in each.ranges.items()}
-            sender = _sender_of(touched.values())
+            checkpoints, handed_on = self._router.outgoing(
+                _sender_of(touched.values()), outputs.groups, hold_us=hold_us
+            )
             steps.append(
                 WorkerStep(
                     late=[LateRecord.of(self._name, arrival) for arrival in late],
                     dead=[StoredDeadLetter.of(each) for each in outputs.dead],
                     tables=outputs.tables,
                     lineage=outputs.lineage,
-                    checkpoints=sender.send(self._router.payloads(outputs.groups), hold_us=hold_us),
+                    checkpoints=checkpoints,
+                    handed_on=handed_on,
                 )
             )
         return merged(steps)

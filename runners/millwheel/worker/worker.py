@@ -63,6 +63,7 @@ from runners.millwheel.worker.caution import (
     Watch,
     of_deliveries,
     of_due,
+    of_handed_on,
     of_split,
 )
 from runners.millwheel.worker.committer import Committer
@@ -99,6 +100,8 @@ FLUSH_INTERVAL_MS = 1_000
 #: round takes in whatever has come during the one before, and so grows with the load.  The commit of such a round is
 #: waited for: beside the round that is little, and what it sends and reports does not wait for another one like it.
 LONG_ROUND_MS = 10
+#: With more ranges each commit would have to write too much about how far all of them have come.
+CUT_RANGES_MAX = 32
 
 
 @attrs.frozen(kw_only=True)
@@ -159,6 +162,7 @@ class Worker:
             spec.options.steps.nbytes,
             watch.commits,
             self._tracing,
+            self._router.send,
         )
         reads = ConfirmedReads(store, self._committer.confirm)
         self._computations = build_computations(spec.job, plan, self._router, reads, spec.options)
@@ -320,6 +324,8 @@ class Worker:
         # signal before what was emitted without it.
         worked = self._act_on_signals() | self._committer.resolve()
         due_us = self._due_us() if self._own_watermarks.are_computed else {}
+        # Not before: a signal follows what was sent ahead of it.
+        self._router.handed_on_to = self._handed_on_to()
         for name, computation in self._computations.items():
             self._committer.confirm_if_answered()
             if self._is_converting:
@@ -328,6 +334,7 @@ class Worker:
                 )
             elif isinstance(computation, GroupingComputation):
                 if self._is_held_up(name, computation):
+                    self._committer.send_handed_on(name)
                     continue  # its receivers are slow: neither more input nor more output
                 if self._retract(computation):
                     worked = True
@@ -336,11 +343,14 @@ class Worker:
                 # a commit.  A record behind it must be late here, or its output is late for the next computation.
                 worked |= self._advance(name, computation)
                 # All that is due must have fired: until then windows are still open that a record must not go into.
-                if not computation.state.time.is_before(self._clocks_of(name)):
-                    worked |= self._take_deliveries(name, computation)
+                if computation.state.time.is_before(self._clocks_of(name)):
+                    self._committer.send_handed_on(name)
+                else:
+                    worked |= self._take_in(name, computation)
                 worked |= self._advance_by_own(name, computation, due_us)
             else:
                 worked |= self._read(computation)
+        self._router.handed_on_to = frozenset()
         self._committer.commit_round()
         self._caution.submitted()
         if self._committer.is_confirmed:
@@ -392,6 +402,30 @@ class Worker:
                     self._commit(step)
                     worked = True
         return worked
+
+    def _handed_on_to(self) -> frozenset[str]:
+        """The groupings that partials are handed on to, with no number that they were taken in (ADR 0112)."""
+        is_possible = (
+            self._own_watermarks.are_computed
+            and len(self._ranges) <= CUT_RANGES_MAX
+            # What ends a process is named by such a number, and so are the deliveries that are traced.
+            and not self._caution.is_suspicious
+            and not self._tracing.is_on
+            and not self._is_converting
+            and all(owned.handover_with is None for owned in self._ranges.values())
+        )
+        return self._own_watermarks.with_both_guarantees if is_possible else frozenset()
+
+    def _take_in(self, name: str, computation: GroupingComputation) -> bool:
+        deliveries = computation.deliveries
+        handed_on = self._committer.take_handed_on(name, deliveries.bytes_max)
+        if not handed_on:
+            return self._take_deliveries(name, computation)
+        parts = deliveries.parts_of(handed_on)
+        with self._caution.at(of_handed_on(parts)):
+            step = deliveries.take_handed_on(parts, self._clock.now_us())
+        self._commit(step)
+        return True
 
     def _take_deliveries(self, name: str, computation: GroupingComputation) -> bool:
         steps = self._spec.options.steps

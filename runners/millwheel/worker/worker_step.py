@@ -27,6 +27,7 @@ from runners.millwheel.model.production import (
     TimerWrite,
 )
 from runners.millwheel.model.signals import SignalMark
+from runners.millwheel.worker.handed_on import HandedOn
 from runners.millwheel.worker.owned_range import OwnedRange
 
 ItemT = TypeVar("ItemT")
@@ -64,6 +65,8 @@ class WorkerStep:
         tables: rows that it has written.
         lineage: where what it has done comes from, if that is recorded.
         checkpoints: what it sends.
+        handed_on: what it hands on within the worker.
+        takes_handed_on: whether it has taken in what another step has handed on, and must be in one commit with that.
         positions: how far source ranges have read.
         finished: ranges that have nothing left to do, ever.
         record_ids: the ids of new records of source ranges, with their event times in microseconds.
@@ -89,6 +92,8 @@ class WorkerStep:
     tables: Sequence[TableWrite] = ()
     lineage: Sequence[LineageEntry] = ()
     checkpoints: Sequence[Checkpoint] = ()
+    handed_on: Sequence[HandedOn] = ()
+    takes_handed_on: bool = False
     positions: Mapping[RangeId, bytes] = _NOTHING
     finished: frozenset[RangeId] = frozenset()
     record_ids: Mapping[RangeId, Sequence[tuple[bytes, int]]] = _NOTHING
@@ -120,7 +125,8 @@ class WorkerStep:
         payloads += [record.payload for record in self.late]
         payloads += [letter.payload for letter in self.dead]
         payloads += [each.encode() for entry in self.lineage for each in entry.elements]
-        return sum(map(len, payloads)) + sum(map(size_of_rows, self.tables))
+        sizes = [each.nbytes for each in self.handed_on]
+        return sum(map(len, payloads)) + sum(sizes) + sum(map(size_of_rows, self.tables))
 
     @property
     def is_alone(self) -> bool:
@@ -222,6 +228,8 @@ _MERGES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "tables": _in_order,
     "lineage": _in_order,
     "checkpoints": _in_order,
+    "handed_on": _in_order,
+    "takes_handed_on": any,
     "positions": _newest,
     "finished": _any,
     "record_ids": _in_order_by_range,

@@ -65,7 +65,7 @@ def _go_back_job(now: StoredJob, then: StoredJob, name: str) -> None:
         return is_range(channel.receiver)
 
     replace(now.ranges, then.ranges, is_range)
-    for state in ("journal", "record_ids", "retired_ms", "forgotten_tokens"):
+    for state in ("journal", "record_ids", "retired_ms", "forgotten_tokens", "cuts"):
         replace(vars_of(now, state), vars_of(then, state), is_range)
     for state in ("cells", "timers"):
         replace(vars_of(now, state), vars_of(then, state), name.__eq__)

@@ -1,4 +1,4 @@
-"""Checks of what both ends of a channel know of each other: a part of the store that has gone back is found out."""
+"""Checks of what ranges know of each other: a part of the store that has gone back is found out."""
 
 from functools import partial
 
@@ -159,3 +159,47 @@ def check_former_owners_that_are_pruned_are_believed(connect: StoreFactory) -> N
         delivered={_CHANNEL: 1}, origins={_CHANNEL: later._replace(bundle=later.bundle + 1)}
     )
     expect_error(LostCommitsError, partial(store.commit, lost), "a commit of an owner of now")
+
+
+def check_ranges_behind_a_cut_are_not_given(connect: StoreFactory) -> None:
+    """A range that has not come as far as another one keeps of it; that one itself has lost nothing."""
+    store = opened(connect)
+    owner, reader = Owner(store, LOW, HIGH), Owner(store, SPLIT)
+    reader.commit()
+    made = mark(reader, SPLIT)
+    for wrong in (
+        made._replace(bundle=made.bundle + 1),
+        made._replace(token=made.token + 1_000, bundle=0),
+    ):
+        owner.commit(cut={SPLIT: wrong, LOW: mark(owner, LOW)})
+        before = store.read_job(JOB)
+        expect_error(LostCommitsError, partial(take_over, store, SPLIT), f"a range behind {wrong}")
+        expect_equal(store.read_job(JOB), before, "the job after that")
+    owner.commit()
+    expect_error(LostCommitsError, partial(take_over, store, SPLIT), "a commit without a cut later")
+    owner.commit(cut={SPLIT: made})
+    take_over(store, SPLIT)
+    owner.commit(cut={SPLIT: made._replace(bundle=made.bundle + 1)})
+    owner = Owner(store, LOW, HIGH)
+    expect_error(LostCommitsError, partial(take_over, store, SPLIT), "what a former owner has kept")
+
+
+def check_cuts_that_agree(connect: StoreFactory) -> None:
+    """Of current, former and forgotten owners, and of a range that is no more: nothing is lost."""
+    store = opened(connect)
+    owner = Owner(store, LOW, HIGH, SPLIT)
+    owner.commit()
+    next_marks = {each: mark(owner, each) for each in (LOW, HIGH, SPLIT)}
+    next_marks = {each: made._replace(bundle=made.bundle + 1) for each, made in next_marks.items()}
+    owner.commit(cut=next_marks)
+    for _ in range(2):
+        owner = Owner(store, LOW, HIGH, SPLIT)
+    store.prune(JOB, older_than_s=0.0)
+    owner = Owner(store, LOW, HIGH, SPLIT)
+    owner.commit(
+        reshape=Reshape(keys={LOW: KeyRange(0, KEY_SPACE_END), HIGH: None}, handover_with=LOW)
+    )
+    owner = Owner(store, LOW, HIGH, SPLIT)
+    owner.commit(ended_handovers=frozenset([HIGH]), finished=frozenset([HIGH]))
+    store.prune(JOB, older_than_s=0.0, retired=[HIGH])
+    Owner(store, LOW, SPLIT)

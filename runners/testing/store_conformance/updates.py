@@ -5,8 +5,8 @@ from functools import partial
 import attrs
 
 from dataflow.table import TableWrite
-from runners.errors import JobMismatchError, StoreError, TableMismatchError
-from runners.millwheel.model.ids import Channel, RangeId
+from runners.errors import JobMismatchError, LostCommitsError, StoreError, TableMismatchError
+from runners.millwheel.model.ids import Channel, CommitMark, RangeId
 from runners.millwheel.model.key_range import even_ranges
 from runners.millwheel.model.production import Checkpoint, Reshape, TimerWrite
 from runners.millwheel.model.signals import SignalMark
@@ -348,3 +348,17 @@ def check_open_refuses_other_state(connect: StoreFactory) -> None:
     other = attrs.evolve(_first(), computations={**_first().computations, "count": "lists"})
     expect_error(JobMismatchError, partial(store.open_job, other), "other state")
     expect_equal(store.open_job(bare), known, "opening without the types of state")
+
+
+def check_an_update_keeps_what_ranges_know_of_each_other(connect: StoreFactory) -> None:
+    """A range that goes on under another name must have come as far as others have kept of it under the former one."""
+    store = connect()
+    owner = _used(store)
+    made = CommitMark(owner.taken[SPLIT].row.token, owner.bundles[SPLIT])
+    owner.commit(cut={SPLIT: made._replace(bundle=made.bundle + 9), LOW: made, _TOTAL: made})
+    store.update_job(_update(store, _second("number", "file"), count="number", read="file"))
+    expect_error(
+        LostCommitsError,
+        partial(store.acquire, JOB, [_NEW_SPLIT], "w"),
+        "a range that has gone back",
+    )

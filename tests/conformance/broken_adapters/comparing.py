@@ -11,7 +11,7 @@ from runners.millwheel.model.production import Production
 from runners.millwheel.store.channel_ends import check_channels
 from runners.millwheel.store.memory.job import StoredJob, ends_of, has_committed
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import CommitOutcome, TakenRange
+from runners.millwheel.store.port import CommitOutcome, JobRow, JobUpdate, TakenRange
 
 
 class TakesRangesAsTheyAre(MemoryStore):
@@ -65,6 +65,32 @@ class ComparesNumbersOnly(MemoryStore):
         super()._apply_deliveries(job, production)
         job.origins.clear()
         job.receipts.clear()
+
+
+class ForgetsCuts(MemoryStore):
+    """Forgets how far others had come when the next commit says nothing of it."""
+
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
+        job.cuts.clear()
+        super()._apply_progress(job, production)
+
+
+class KeepsTheFirstCut(MemoryStore):
+    """Does not keep the cut of a later commit in place of an earlier one."""
+
+    def _apply_progress(self, job: StoredJob, production: Production) -> None:
+        before = dict(job.cuts)
+        super()._apply_progress(job, production)
+        job.cuts.update(before)
+
+
+class ForgetsCutsInAnUpdate(MemoryStore):
+    """Takes what ranges know of each other to be about a former version."""
+
+    def update_job(self, update: JobUpdate) -> JobRow:
+        row = super().update_job(update)
+        self._jobs[update.spec.job].cuts.clear()
+        return row
 
 
 class CommitsWhateverIsReliedOn(MemoryStore):

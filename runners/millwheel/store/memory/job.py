@@ -71,6 +71,7 @@ class StoredJob:
         journal: the entries of each range, oldest first, with the bundles that they came with.
         origins, receipts: the commit or receipt of the other end that came with the numbers delivered and acknowledged,
             where one came.
+        cuts: the cut that each range keeps, of those that keep one.
         record_ids: event times by digest, for each range.
         metrics: what user code has counted, oldest first.
         lineage: where rows and panes come from, oldest first.
@@ -101,6 +102,7 @@ class StoredJob:
     acknowledged: dict[Channel, int] = attrs.field(factory=dict)
     origins: dict[Channel, CommitMark] = attrs.field(factory=dict)
     receipts: dict[Channel, Receipt] = attrs.field(factory=dict)
+    cuts: dict[RangeId, dict[RangeId, CommitMark]] = attrs.field(factory=dict)
     record_ids: dict[RangeId, dict[bytes, int]] = attrs.field(factory=dict)
     late: list["Kept[LateRecord]"] = attrs.field(factory=list)
     dead: list["Kept[StoredDeadLetter]"] = attrs.field(factory=list)
@@ -469,6 +471,23 @@ def ends_of(job: StoredJob, range_ids: Collection[RangeId]) -> list[ChannelEnds]
     ]
 
 
+def cuts_of(
+    job: StoredJob, range_ids: Collection[RangeId]
+) -> list[tuple[RangeId, RangeId, CommitMark]]:
+    """What the cuts that ranges keep say about some ranges, as `check_cuts` takes it.
+
+    Args:
+        job: has the cuts.
+        range_ids: that are asked about; they are there.
+    """
+    return [
+        (keeper, range_id, cut[range_id])
+        for keeper, cut in job.cuts.items()
+        for range_id in range_ids
+        if range_id in cut
+    ]
+
+
 def apply_record_ids(job: StoredJob, production: Production) -> None:
     """Remember ids, and forget those behind a horizon.
 
@@ -607,7 +626,7 @@ def delete_retired(job: StoredJob, until_ms: int, known: Collection[RangeId]) ->
         del job.last_bundles[key]
         job.ended_ms.pop(key, None)
     for range_id in gone:
-        for owned in (job.journal, job.record_ids, job.forgotten_tokens):
+        for owned in (job.journal, job.record_ids, job.forgotten_tokens, job.cuts):
             owned.pop(range_id, None)
     return len(gone)
 

@@ -13,6 +13,7 @@ Nothing survives the process.
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -33,7 +34,7 @@ from runners.millwheel.model.signals import Signal
 from runners.millwheel.model.split_poll import SplitPoll
 from runners.millwheel.model.troubles import StoredTrouble, Trouble
 from runners.millwheel.store import events
-from runners.millwheel.store.channel_ends import check_channels, check_receivers
+from runners.millwheel.store.channel_ends import check_channels, check_cuts, check_receivers
 from runners.millwheel.store.guards import (
     STATISTICS,
     check_fenced,
@@ -75,6 +76,7 @@ from runners.millwheel.store.memory.job import (
     changed_splits,
     check_ends,
     count_rows,
+    cuts_of,
     delete_retired,
     empty_tables,
     ends_of,
@@ -727,11 +729,9 @@ class MemoryStore:
         job.ranges[range_id] = attrs.evolve(row, token=next(self._tokens), owner=owner)
 
     def _check_taken(self, job: StoredJob, range_ids: Sequence[RangeId]) -> None:
-        check_channels(
-            job.spec.job,
-            ends_of(job, range_ids),
-            lambda range_id, mark: has_committed(job, range_id, mark),
-        )
+        has = partial(has_committed, job)
+        check_channels(job.spec.job, ends_of(job, range_ids), has)
+        check_cuts(job.spec.job, cuts_of(job, range_ids), has)
         self._check_receivers(job, range_ids)
 
     def _check_receivers(self, job: StoredJob, range_ids: Sequence[RangeId]) -> None:
@@ -805,6 +805,8 @@ class MemoryStore:
     def _apply_progress(self, job: StoredJob, production: Production) -> None:
         for fence in production.fences:
             range_id = fence.range_id
+            if production.cut:
+                job.cuts[range_id] = dict(production.cut)
             row = job.ranges[range_id]
             watermarks = (row.watermark_us, production.watermarks_us.get(range_id))
             percentiles = (row.percentile_us, production.percentiles_us.get(range_id))

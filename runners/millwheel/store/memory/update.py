@@ -64,20 +64,19 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms
             handover_with=row.handover_with and renamed(row.handover_with),
         )
 
-    rows = of_ranges(job.ranges)
-
     def of_owners(found: Mapping[Owner, int]) -> dict[Owner, int]:
         staying = {each: n for each, n in found.items() if each[0].computation in kept}
         return {(renamed(range_id), token): n for (range_id, token), n in staying.items()}
 
     reigns = {(each, row.token): row.bundle for each, row in job.ranges.items()}
+    cuts = {each: of_ranges(cut) for each, cut in of_ranges(job.cuts).items()}
     born = [each for each in update.spec.ranges if each.range_id.computation not in kept.values()]
     return attrs.evolve(
         job,
         spec=update.spec,
         version=job.version + 1,
         ranges={
-            **{each: fenced(each, row) for each, row in rows.items()},
+            **{each: fenced(each, row) for each, row in of_ranges(job.ranges).items()},
             **{each.range_id: new_range(each, next(tokens)) for each in born},
         },
         cells={kept[name]: cells for name, cells in job.cells.items() if name in kept},
@@ -95,6 +94,7 @@ def updated_job(job: StoredJob, update: JobUpdate, tokens: Iterator[int], now_ms
         acknowledged=of_channels(job.acknowledged),
         origins=of_channels(job.origins),
         receipts=of_channels(job.receipts),
+        cuts=cuts,
         record_ids=of_ranges(job.record_ids),
         forgotten_tokens=of_ranges(job.forgotten_tokens),
         last_bundles=of_owners(job.last_bundles | reigns),

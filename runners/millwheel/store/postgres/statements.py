@@ -6,7 +6,8 @@ Only statements that have work are made; their order is fixed, fences first.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from struct import Struct
 
 from runners.errors import StoreError
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId
@@ -30,6 +31,8 @@ from runners.stored.lineage import elements_text, origin_text
 
 #: A message to the server, with all its parameters, has less than a gigabyte.
 STATEMENT_BYTES_MAX = (1 << 30) - (1 << 20)
+#: Number, token and bundle of one range in a cut.
+_OF_CUT = Struct("<iqq")
 
 
 def commit_statements(
@@ -105,6 +108,7 @@ def _fences(production: Production, ids: JobIds) -> Statement:
         "positions": ByteaArray.of([production.positions.get(r) for r in range_ids]),
         "are_finished": BoolArray.of([r in production.finished for r in range_ids]),
         **_relied_on(production, ids),
+        "cuts": ByteaArray.of([packed_cut(production.cut, ids)] if production.cut else []),
     }
 
 
@@ -229,6 +233,23 @@ def _relied_on(production: Production, ids: JobIds) -> dict[str, PackedArray]:
         "relied_tokens": Int8Array.of([token for _, token in latest]),
         "relied_bundles": Int8Array.of(list(latest.values())),
     }
+
+
+def packed_cut(cut: Mapping[RangeId, CommitMark], ids: JobIds) -> bytes:
+    """A cut as it is stored: number, token and bundle of each range.
+
+    Args:
+        cut: how far ranges have come.
+        ids: the numbers of the ranges.
+    """
+    return b"".join(
+        _OF_CUT.pack(ids.range(range_id).number, *mark) for range_id, mark in cut.items()
+    )
+
+
+def unpacked_cut(stored: bytes) -> Iterator[tuple[int, CommitMark]]:
+    """The inverse of `packed_cut`, with the numbers of ranges, which need not be there any more."""
+    return ((number, CommitMark(*mark)) for number, *mark in _OF_CUT.iter_unpack(stored))
 
 
 def _commits(marks: Sequence[CommitMark | None]) -> dict[str, PackedArray]:

@@ -7,7 +7,8 @@ Both lock the fences first, in the order in which commits take them, and only th
 token t land?" has an exact answer for ever.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from psycopg import Connection
@@ -16,7 +17,12 @@ from runners.errors import StoreError
 from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import Checkpoint, Production
-from runners.millwheel.store.channel_ends import ChannelEnds, check_channels, check_receivers
+from runners.millwheel.store.channel_ends import (
+    ChannelEnds,
+    check_channels,
+    check_cuts,
+    check_receivers,
+)
 from runners.millwheel.store.guards import check_version, escape_text
 from runners.millwheel.store.port import (
     CommitOutcome,
@@ -28,6 +34,7 @@ from runners.millwheel.store.port import (
 from runners.millwheel.store.postgres.arrays import Int4Array, Int8Array
 from runners.millwheel.store.postgres.catalog import JobIds, read_ranges, to_unsigned
 from runners.millwheel.store.postgres.queries import QUERIES
+from runners.millwheel.store.postgres.statements import unpacked_cut
 
 #: The first two columns of each are the two ends of a channel.
 _CHANNELS = (
@@ -209,9 +216,11 @@ def _read(
     # All rows are fetched before any is processed: a session that idles inside a transaction, while
     # this side is busy with a large state, is ended by the server.
     fetched = {query: rows(query) for query in _READS}
+    cuts = _read_cuts(connection, known, numbers)
     # Not by the numbers that were known before: a range may have been created since, and have sent something.  Not all
     # ranges of the job either: it may have thousands, each of which is taken over.
     ends = {end for query in _CHANNELS for row in fetched[query] for end in row[:2]}
+    ends.update(keeper for keeper, _, _ in cuts)
     ranges, numbered = read_ranges(connection, known.number, ends.union(numbers))
     ids = known.with_ranges(numbered)
     names = {each.number: range_id for range_id, each in numbered.items()}
@@ -220,23 +229,13 @@ def _read(
         for sender, receiver, *_ in fetched["read_productions"]
     ]
     check_receivers(ids.job, on_their_way, ranges)
-    timers: dict[int, list[StoredTimer]] = {number: [] for number in numbers}
     delivered: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     sent: dict[int, dict[Channel, int]] = {number: {} for number in numbers}
     checkpoints: dict[int, list[Checkpoint]] = {number: [] for number in numbers}
     journal: dict[int, list[bytes]] = {number: [] for number in numbers}
+    timers = _timers_of(fetched["read_timers"])
     for number, payload in fetched["read_journal"]:
         journal[number].append(payload)
-    for number, key_hash, cell_key, tag, domain, fire_us in fetched["read_timers"]:
-        timers[number].append(
-            StoredTimer(
-                key_hash=to_unsigned(key_hash),
-                cell_key=cell_key,
-                tag=tag,
-                domain=domain,
-                fire_us=fire_us,
-            )
-        )
     for receiver, sender, sequence in fetched["read_deliveries"]:
         # A worker that was asleep may have stored a delivery of a range that is deleted by now.
         if sender in names:
@@ -252,7 +251,7 @@ def _read(
         *_outgoing(names, fetched["read_deliveries_from"], sent),
         *_incoming(names, fetched["read_acknowledgements_to"], delivered),
     ]
-    check_channels(ids.job, channels, _last_bundles(connection, ids, channels))
+    _check_relied_on(connection, ids, channels, [(names[a], names[b], mark) for a, b, mark in cuts])
     for sender, receiver, sequence, *_ in fetched["read_deliveries_from"]:
         if receiver in names:
             channel = Channel(names[sender], names[receiver])
@@ -260,7 +259,7 @@ def _read(
     return ids, {
         names[number]: TakenRange(
             row=ranges[names[number]],
-            timers=timers[number],
+            timers=timers.get(number, ()),
             delivered=delivered[number],
             sent=sent[number],
             checkpoints=checkpoints[number],
@@ -268,6 +267,50 @@ def _read(
         )
         for number in numbers
     }
+
+
+def _timers_of(rows: Iterable[tuple[Any, ...]]) -> Mapping[int, Sequence[StoredTimer]]:
+    """The timers of ranges, by the numbers of these."""
+    found = defaultdict[int, list[StoredTimer]](list)
+    for number, key_hash, cell_key, tag, domain, fire_us in rows:
+        found[number].append(
+            StoredTimer(
+                key_hash=to_unsigned(key_hash),
+                cell_key=cell_key,
+                tag=tag,
+                domain=domain,
+                fire_us=fire_us,
+            )
+        )
+    return found
+
+
+def _read_cuts(
+    connection: Connection[Any], known: JobIds, numbers: Collection[int]
+) -> Sequence[tuple[int, int, CommitMark]]:
+    """How far some ranges had come by the cuts that ranges of the job keep: who keeps it, the range, and its commit."""
+    stored = connection.cursor(binary=True).execute(QUERIES["read_cuts"], {"job_id": known.number})
+    asked = frozenset(numbers)
+    return [
+        (keeper, number, mark)
+        for keeper, cut in stored
+        for number, mark in unpacked_cut(cut)
+        if number in asked
+    ]
+
+
+def _check_relied_on(
+    connection: Connection[Any],
+    ids: JobIds,
+    channels: Sequence[ChannelEnds],
+    cuts: Sequence[tuple[RangeId, RangeId, CommitMark]],
+) -> None:
+    """Refuse ranges, whose tokens have just been moved, that lack a commit on which others rely."""
+    relied_on = [(range_id, mark) for _, range_id, mark in cuts]
+    relied_on += [each for ends in channels for each in _relied_on(ends)]
+    has = _last_bundles(connection, ids, relied_on)
+    check_channels(ids.job, channels, has)
+    check_cuts(ids.job, cuts, has)
 
 
 def _outgoing(
@@ -306,19 +349,20 @@ def _incoming(
             )
 
 
+def _relied_on(ends: ChannelEnds) -> Iterator[tuple[RangeId, CommitMark]]:
+    """The commits that the two ends of a channel say to have been made."""
+    sender, receiver = ends.channel
+    if ends.origin is not None:
+        yield sender, ends.origin
+    if ends.receipt is not None:
+        yield receiver, ends.receipt.mark
+
+
 def _last_bundles(
-    connection: Connection[Any], ids: JobIds, ends: Iterable[ChannelEnds]
+    connection: Connection[Any], ids: JobIds, relied_on: Iterable[tuple[RangeId, CommitMark]]
 ) -> Callable[[RangeId, CommitMark], bool]:
     """Whether ranges, whose tokens have just been moved, have made the commits that other ranges rely on."""
-    asked = {
-        (ids.range(range_id).number, mark.token)
-        for each in ends
-        for range_id, mark in (
-            (each.channel.sender, each.origin),
-            (each.channel.receiver, each.receipt and each.receipt.mark),
-        )
-        if mark is not None
-    }
+    asked = {(ids.range(range_id).number, mark.token) for range_id, mark in relied_on}
     numbers = Int4Array.of([number for number, _ in asked])
     tokens = Int8Array.of([token for _, token in asked])
     reigns = connection.execute(QUERIES["read_reigns"], {"range_ids": numbers, "tokens": tokens})

@@ -96,7 +96,8 @@ SELECT pg_logical_emit_message(TRUE, 'dataflow', 'confirm');
 -- What the commit relies on is there still: by a second fence, as it were, that is looked at and not taken.
 SELECT dataflow.take_fences(%(range_ids)b, %(tokens)b, %(bundles)b,
                             %(watermarks_us)b, %(positions)b, %(are_finished)b,
-                            %(relied_on_ids)b, %(relied_tokens)b, %(relied_bundles)b);
+                            %(relied_on_ids)b, %(relied_tokens)b, %(relied_bundles)b,
+                            (%(cuts)b)[1]);
 
 -- name: upsert_cells
 -- Blind writes: the owner is the only writer, so nothing needs to be read.
@@ -787,6 +788,12 @@ FROM {acknowledgements} WHERE sender_range_id = ANY(%(range_ids)b);
 SELECT receiver_range_id, sender_range_id, acknowledged, receiver_token, receiver_bundle, is_remembered
 FROM {acknowledgements}
 WHERE receiver_range_id = ANY(%(range_ids)b) AND receiver_token IS NOT NULL;
+
+-- name: read_cuts
+-- How far ranges of the job had come by what others keep.
+SELECT f.range_id, f.cut
+FROM dataflow.fences f JOIN dataflow.ranges r USING (range_id) JOIN dataflow.computations c USING (computation_id)
+WHERE c.job_id = %(job_id)s AND f.cut IS NOT NULL;
 
 -- name: read_deliveries_from
 -- Channels out of ranges, as their receivers have them: what was never durable here has a number all the same.

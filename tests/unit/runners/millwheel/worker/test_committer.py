@@ -22,6 +22,7 @@ from runners.millwheel.store.port import CommitOutcome, Committed, Fenced, Indet
 from runners.millwheel.wire.messages import Acknowledge, Deliver, decode
 from runners.millwheel.worker.committer import STRAGGLER_MS, Committer
 from runners.millwheel.worker.courier import Courier
+from runners.millwheel.worker.handed_on import HandedOn
 from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.outgoing import Outgoing
 from runners.millwheel.worker.owned_range import OwnedRange
@@ -294,8 +295,9 @@ class Round:
         self.courier = Courier(ranges, outgoing, ManualClock())
         self.courier.reroute({RECEIVER: "elsewhere"})
         self.committer = Committer(
-            "job", "w", Noting(), self.courier, outgoing, ManualClock(), guarantees, bytes_max
-        )
+            "job", "w", Noting(), self.courier, outgoing, ManualClock(), guarantees, bytes_max,
+            send=lambda each: each.sender.send(each.payloads, hold_us=each.hold_us),
+        )  # fmt: skip
 
     def read(self, payload: bytes = b"record") -> None:
         """Read something, and send it to the range here and to the one elsewhere."""
@@ -318,6 +320,21 @@ class Round:
             )
             self.committer.commit(step, list(last))
         return len(found)
+
+    def hand_on(self, payload: bytes) -> None:
+        """Read something, and hand it on to the range here."""
+        handed_on = HandedOn("sum", self.reader, 0, len(payload), None, [(RANGE, payload)])
+        self.committer.commit(WorkerStep(ranges={SENDER: self.reader}, handed_on=[handed_on]))
+
+    def keep(self, bytes_max: int = 1_000) -> int:
+        """Take in what was handed on to the counter, which keeps it; returns how much that was."""
+        handed_on = self.committer.take_handed_on("sum", bytes_max)
+        if handed_on:
+            entries = [JournalEntry(RANGE, 1, each.payloads[0][1]) for each in handed_on]
+            self.committer.commit(
+                WorkerStep(ranges={RANGE: self.counter}, journal=entries, takes_handed_on=True)
+            )
+        return len(handed_on)
 
     def left(self) -> int:
         """How many deliveries have left the worker since the last time."""
@@ -446,3 +463,82 @@ def test_a_step_that_is_a_commit_of_its_own_follows_what_was_done_before() -> No
     job.read()
     job.committer.flush(RANGE.computation)
     assert len(job.committed) == 5
+
+
+def test_what_is_handed_on_is_taken_in_by_the_same_commit() -> None:
+    """Also where both together are more than a commit may have: nothing but the cut in it tells of that later."""
+    job = Round(bytes_max=1_000)
+    job.hand_on(b"x" * 600)
+    assert job.keep() == 1
+    assert not job.committer._handed_on
+    job.committer.commit_round()
+    job.hand_on(b"y")
+    job.keep()
+    job.committer.commit_round()
+
+    for bundle, production in enumerate(job.committed, start=5):
+        assert {each.range_id for each in production.fences} == {SENDER, RANGE}
+        assert len(production.journal) == 1
+        assert not [*production.checkpoints, *production.delivered, *production.acknowledged]
+        assert production.cut == dict.fromkeys((SENDER, RANGE), CommitMark(7, bundle))
+    assert len(job.committed) == 2
+    assert job.reader.outbox.is_empty
+
+
+def test_the_cut_has_the_last_commits_of_ranges_that_are_not_in_the_commit() -> None:
+    job = Round()
+    bystander = attrs.evolve(
+        job.counter, range_id=RangeId("other", 0), bundle=1, outbox=Outbox((), {})
+    )
+    job.courier.ranges = {**job.courier.ranges, bystander.range_id: bystander}
+    job.hand_on(b"x")
+    job.keep()
+    job.committer.commit_round()
+
+    assert job.committed[0].cut[bystander.range_id] == CommitMark(7, 1)
+
+
+@pytest.mark.parametrize("waits", ["for a commit", "for the next round"])
+def test_what_is_not_taken_in_within_the_round_is_sent_by_its_commit(waits: str) -> None:
+    job = Round(bytes_max=1_000)
+    job.hand_on(b"x" * 600)
+    if waits == "for a commit":
+        job.hand_on(b"y" * 600)
+        assert [each.sequence for each in job.committed[0].checkpoints] == [1]
+    else:
+        assert not job.keep(bytes_max=599), "it is too large for a step"
+    job.committer.commit_round()
+    job.committer.confirm()
+
+    assert not any(production.cut for production in job.committed)
+    assert job.reader.outbox.open_bytes_by_receiver().keys() == {RANGE}
+    assert job.count() == 1 + (waits == "for a commit"), "it is there once"
+
+
+def test_what_is_handed_on_overtakes_nothing_that_was_sent_before() -> None:
+    """Nor does it keep a delivery of another sender waiting for ever."""
+    job = Round()
+    job.read(b"first")
+    job.committer.commit_round()
+    job.hand_on(b"second")
+    assert not job.keep()
+    assert job.count() == 2
+
+    other = Channel(RangeId("elsewhere", 0), RANGE)
+    job.committer.commit_round()
+    job.courier.take_in(Deliver(other, 1, b"third", True, None, None))
+    job.hand_on(b"fourth")
+    assert not job.keep()
+    assert [each.payload for each in job.courier.inbox.take("sum", 10)] == [b"third", b"fourth"]
+
+
+def test_what_was_sent_and_has_not_come_yet_is_not_overtaken() -> None:
+    """The receiver was taken over, and what is on its way to it has not been sent again."""
+    job = Round()
+    job.read(b"first")
+    job.committer.commit_round()
+    job.courier.inbox.forget(RANGE)
+    job.hand_on(b"second")
+    assert not job.keep()
+    job.courier.send_all_of([SENDER])
+    assert job.count() == 2

@@ -27,6 +27,7 @@ from runners.millwheel.model.production import (
 from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import Committed, JobSpec, RangeSpec
+from runners.millwheel.worker.handed_on import HandedOn
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.productions import note_durable, note_submitted, production_of
 from runners.millwheel.worker.worker_step import _MERGES, WorkerStep, merged
@@ -86,6 +87,8 @@ class Owner:
         last = WorkerStep(
             tables=(write,),
             checkpoints=sender.send([(SUM, b"%d" % number)], hold_us=number),
+            handed_on=(HandedOn("sum", sender, number, number, [], ()),),
+            takes_handed_on=True,
             metrics={SEEN: number},
             lineage=(attrs.evolve(PANE, index=number),),
             when_committed=(lambda: self.done.append(number),),
@@ -119,7 +122,7 @@ class Owner:
         )
 
     def commit(self, step: WorkerStep) -> Production:
-        production = production_of(JOB, step)
+        production = production_of(JOB, step, self.ranges)
         assert self.store.commit(production) == Committed()
         note_submitted(step)
         note_durable(step)
@@ -132,6 +135,7 @@ class Owner:
         ours = self.ranges.values()
         return {
             **{name: getattr(job, name) for name in KEPT},
+            "cuts": {at: set(cut) for at, cut in job.cuts.items()},
             "journal": {
                 at: [each.payload for _, each in found] for at, found in job.journal.items()
             },
