@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -12,6 +12,7 @@ from runners.direct import DirectRunner
 from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.wire.messages import Died, encode
 from runners.millwheel.worker.caution import Caution
+from runners.millwheel.worker.deliveries import Deliveries
 from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.spark.trials import ForkedTrial
 from runners.testing.scripted_source import Batch
@@ -60,12 +61,15 @@ class Mortal:
         try:
             return bool(self.worker.step())
         except Gone:
-            died = Died(slot=self.process.slot, at=self.watch.at, reason="it ended", is_silent=True)
-            self.process.die()
-            # What waits now waits for another worker.
-            self._dice.struck[Fault.CRASH] += 1
-            self.process.network.put((self.process.name, "master"), encode(died))
+            self.report()
             return True
+
+    def report(self) -> None:
+        died = Died(slot=self.process.slot, at=self.watch.at, reason="it ended", is_silent=True)
+        self.process.die()
+        # What waits now waits for another worker.
+        self._dice.struck[Fault.CRASH] += 1
+        self.process.network.put((self.process.name, "master"), encode(died))
 
 
 class Cluster(test_worker_crashes.Cluster):
@@ -128,12 +132,18 @@ def test_what_ends_its_process_is_left_out_and_nothing_else(
     batches=batches,
     deadly_key=st.integers(0, 4),
     is_stateful=st.booleans(),
+    workers=st.integers(1, 3),
     seed=st.integers(0, 2**32),
 )
+@example(batches=[[(1, 0)], [(2, 0)]], deadly_key=1, is_stateful=True, workers=1, seed=0)
 def test_behind_a_grouping_too(
-    batches: list[list[tuple[int, int]]], deadly_key: int, is_stateful: bool, seed: int
+    batches: list[list[tuple[int, int]]],
+    deadly_key: int,
+    is_stateful: bool,
+    workers: int,
+    seed: int,
 ) -> None:
-    """Where timers fire, and in a stateful DoFn, whose state is as it was before."""
+    """Where timers fire, and in a stateful DoFn, whose state is as it was before; also of what was handed on."""
     strike = deadly(frozenset({deadly_key}))
     pipeline = df.Pipeline(DirectRunner())
     pairs = (
@@ -151,7 +161,8 @@ def test_behind_a_grouping_too(
         | "row" >> df.Map(lambda pair: {"key": pair[0], "total": pair[1]})
         | "write" >> df.WriteToPostgres("totals", columns={"key": int, "total": int}, key=["key"])
     )
-    cluster = Cluster(pipeline.graph(), seed, 0.0, options=WorkerOptions(tries=2))
+    options = WorkerOptions(tries=2)
+    cluster = Cluster(pipeline.graph(), seed, 0.0, options=options, workers=workers)
     cluster.run()
     (table,) = pipeline.graph().tables()
     values = [value for batch in batches for value, _ in batch]
@@ -221,16 +232,57 @@ class KeepValues(Keep):
         yield self.strike(element[1])
 
 
-@pytest.mark.parametrize("number", [pytest.param(12, marks=pytest.mark.nightly), 14])
-def test_each_of_several_behind_a_grouping_is_found(number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "workers"), [pytest.param(12, 3, marks=pytest.mark.nightly), (14, 3), (14, 1)]
+)
+def test_each_of_several_behind_a_grouping_is_found(number: int, workers: int) -> None:
     """A range goes on with the deliveries of other senders, and other ranges of its worker with all of theirs."""
     pipeline, values, deaths = of_many(number)
-    cluster = Cluster(pipeline.graph(), number, 0.0, options=WorkerOptions(tries=2))
+    options = WorkerOptions(tries=2)
+    cluster = Cluster(pipeline.graph(), number, 0.0, options=options, workers=workers)
     cluster.run()
 
     (table,) = pipeline.graph().tables()
     assert {value for (value,) in cluster.store.read_table(table)} == set(values) - deaths
     assert len(cluster.store.read_dead_letters("sim")) == number
+
+
+@pytest.mark.parametrize("deadly_value", [60, 75, 76, 99])
+def test_what_was_handed_on_is_found_as_soon_as_it_is_sent(
+    deadly_value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends once more at most, on trial: the next owner knows the number that it is sent with."""
+    pipeline = df.Pipeline(DirectRunner())
+    values = range(100)
+    (
+        pipeline
+        | "read" >> df.Read(scripted([[(value, 0)] for value in values], 0))
+        | "pair" >> df.Map(lambda v: (v % 7, v))
+        | "keep" >> df.ParDo(KeepValues(deadly(frozenset({deadly_value}))))
+        | "row" >> df.Map(lambda value: {"value": value})
+        | "write" >> df.WriteToPostgres("kept", columns={"value": int}, key=["value"])
+    )
+    taken, deaths = list[Any](), list[Any]()
+    take, put = Deliveries.take_handed_on, Mortal.report
+
+    def noted(deliveries: Deliveries, parts: Any, now_us: int) -> Any:
+        taken.append(parts)
+        return take(deliveries, parts, now_us)
+
+    def reported(mortal: Mortal) -> None:
+        deaths.append(mortal.watch.at)
+        put(mortal)
+
+    monkeypatch.setattr(Deliveries, "take_handed_on", noted)
+    monkeypatch.setattr(Mortal, "report", reported)
+    cluster = Cluster(pipeline.graph(), 1, 0.0, options=WorkerOptions(tries=2), workers=1)
+    cluster.run()
+
+    (table,) = pipeline.graph().tables()
+    assert {value for (value,) in cluster.store.read_table(table)} == {*values} - {deadly_value}
+    assert len(cluster.store.read_dead_letters("sim")) == 1
+    assert len(taken) > 10
+    assert len(deaths) == 1, deaths
 
 
 @pytest.mark.parametrize("number", SPREADS)

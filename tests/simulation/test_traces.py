@@ -83,10 +83,12 @@ def build(p: df.Pipeline, random: Random) -> None:
     rows | df.WriteToPostgres("totals", columns={"total": int})
 
 
-def traced(seed: int, ratio: float, faults: Collection[Fault] = FAULTS) -> list[Recorded]:
+def traced(
+    seed: int, ratio: float, faults: Collection[Fault] = FAULTS, workers: int = 2
+) -> list[Recorded]:
     """The spans of a run, whose answers and invariants are checked as those of every other."""
     recorder = Recorder(Random(seed), ratio)
-    Simulation(build, seed, faults=faults, spans=recorder).run()
+    Simulation(build, seed, faults=faults, spans=recorder, workers=workers).run()
     check(recorder.spans, seed)
     return list(recorder.spans.values())
 
@@ -158,6 +160,16 @@ def test_where_nothing_fails_each_production_is_delivered_at_the_first_attempt()
             # Whatever is unacknowledged at that moment is sent again.
             if span.ended_us is not None and span.ended_us < RESEND_INTERVAL_MS * 1_000:
                 assert attempts == 1, f"seed={seed}"
+
+
+@pytest.mark.slow
+def test_what_a_worker_with_all_ranges_makes_for_itself_is_followed_too() -> None:
+    """It would be on no channel otherwise, and a trace would end where it was read."""
+    spans = traced(1, 1.0, NO_FAULTS, workers=1)
+    sent = [each for each in spans if each.name == "deliver"]
+    assert {str(each.attributes["dataflow.receiver"])[:3] for each in sent} == {"sum", "tot"}
+    reads = {each.context[:16] for each in spans if each.name.startswith("read ")}
+    assert reads <= {each.context[:16] for each in sent}
 
 
 @pytest.mark.slow

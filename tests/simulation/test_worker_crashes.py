@@ -94,9 +94,10 @@ class Cluster(simulator.SimulatedCluster):
         *,
         options: WorkerOptions = WorkerOptions(),  # noqa: B008 - a value
         without: frozenset[simulator.Fault] = frozenset(),
+        workers: int = SLOTS,
     ) -> None:
         faults = simulator.ALL_FAULTS - without if crash_rate else simulator.NO_FAULTS
-        super().__init__(graph, seed, faults=faults, store=store, workers=SLOTS, options=options)
+        super().__init__(graph, seed, faults=faults, store=store, workers=workers, options=options)
 
 
 batches = st.lists(

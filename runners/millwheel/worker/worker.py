@@ -408,8 +408,7 @@ class Worker:
         is_possible = (
             self._own_watermarks.are_computed
             and len(self._ranges) <= CUT_RANGES_MAX
-            # What ends a process is named by such a number, and so are the deliveries that are traced.
-            and not self._caution.is_suspicious
+            # Deliveries that are traced are named by such a number.
             and not self._tracing.is_on
             and not self._is_converting
             and all(owned.handover_with is None for owned in self._ranges.values())
