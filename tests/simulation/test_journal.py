@@ -4,6 +4,7 @@ The journals here are so short, and compacted in such small steps, that most cra
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import attrs
 import pytest
@@ -44,7 +45,8 @@ def test_pipelines_keep_their_promises_for_any_seed(pipeline: str, seed: int) ->
 
 def forget_the_journal_at_takeover(patch: Patch) -> None:
     """A new owner goes by the tables alone."""
-    patch.setattr(Journal, "replay", lambda *_: {})
+    replay = Journal.replay
+    patch.setattr(Journal, "replay", lambda journal, owned, _: replay(journal, owned, []))
 
 
 def apply_only_the_last_entry(patch: Patch) -> None:
@@ -66,6 +68,33 @@ def compact_what_is_noted_meanwhile(patch: Patch) -> None:
             return None
         compacted = {range_id: step.ranges[range_id].bundle for range_id in step.compacted}
         return attrs.evolve(step, compacted=compacted)
+
+    patch.setattr(Journal, "compact", broken)
+
+
+def delete_what_was_noted_meanwhile(patch: Patch) -> None:
+    """The commits that delete entries bit by bit go on to those that came after the compaction."""
+    delete = Journal.delete
+
+    def broken(journal: Journal, bundles: int | None = journals.DELETED_BUNDLES) -> Any:
+        step = delete(journal, bundles)
+        if step is None:
+            return None
+        compacted = {range_id: step.ranges[range_id].bundle for range_id in step.compacted}
+        return attrs.evolve(step, compacted=compacted)
+
+    patch.setattr(Journal, "delete", broken)
+
+
+def delete_before_all_is_written(patch: Patch) -> None:
+    """Entries go while their cells and timers are still written, some at a time."""
+    compact = Journal.compact
+
+    def broken(journal: Journal) -> Any:
+        step = compact(journal)
+        if journal._round is not None:
+            journal._unneeded |= journal._round.bundles
+        return step
 
     patch.setattr(Journal, "compact", broken)
 
@@ -99,6 +128,8 @@ def believe_that_all_is_compacted(patch: Patch) -> None:
         (forget_the_journal_at_takeover, "sums"),
         (apply_only_the_last_entry, "sums"),
         (compact_what_is_noted_meanwhile, "sums"),
+        (delete_what_was_noted_meanwhile, "sums"),
+        (delete_before_all_is_written, "sums"),
         (believe_that_nothing_is_stored, "sums"),
         (believe_that_all_is_compacted, "sums"),
     ],

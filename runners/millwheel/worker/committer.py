@@ -190,6 +190,15 @@ class Committer:
         """Note in a step how far its ranges have come, and what user code has counted since the step before."""
         return step.seal(take_updates(self._clock.now_us()))
 
+    @property
+    def is_round_empty(self) -> bool:
+        """Whether nothing was done in this round that is to be committed."""
+        return not self._round.steps
+
+    def is_weak(self, computation: str) -> bool:
+        """Whether the productions of a computation are weak, so that its steps may wait to be committed."""
+        return computation in self._weak
+
     def commit_round(self) -> None:
         """Send the commit of this round's steps, when the one before is durable.  Raises as `commit` does."""
         for receiver in list(self._handed_on):

@@ -9,6 +9,7 @@ from runners.millwheel.worker.caution import Caution
 from runners.millwheel.worker.committer import Committer
 from runners.millwheel.worker.grouping_computation import GroupingComputation
 from runners.millwheel.worker.owned_computation import Computation
+from runners.millwheel.worker.worker_step import WorkerStep
 
 #: A worker that has had nothing to do for so long compacts, so that readers of the store see its state.
 IDLE_MS = 1_000
@@ -61,6 +62,18 @@ class Compactor:
                 self._compact(name, computation)
         return worked
 
+    def delete(self) -> None:
+        """Have the commit of a round delete some of the entries that are no longer needed."""
+        for name, computation in self._computations.items():
+            journal = computation.state.journal
+            if self._committer.is_weak(name):
+                # What a commit of its ranges has is as of now, and steps that wait are not in it: they go first.
+                if journal.has_unneeded:
+                    self._committer.flush(name)
+                    self._commit_at_once(journal.delete(None))
+            elif not self._committer.is_round_empty and (step := journal.delete()) is not None:
+                self._committer.commit(step)
+
     def rest(self, *, worked: bool, is_last: bool, in_cells: bool) -> bool:
         """Compact something after a round if there was nothing else to do for a while; returns whether there was any.
 
@@ -103,6 +116,9 @@ class Compactor:
         self._committer.flush(name)
         with uncounted():
             step = computation.state.journal.compact()
+        return self._commit_at_once(step)
+
+    def _commit_at_once(self, step: WorkerStep | None) -> bool:
         if step is not None:
             self._committer.commit_at_once(step)
         return step is not None

@@ -131,7 +131,7 @@ class WorkerStep:
     @property
     def is_alone(self) -> bool:
         """Whether it must be a commit of its own."""
-        return bool(self.reshape or self.ended_handovers or self.compacted)
+        return bool(self.reshape or self.ended_handovers)
 
     def seal(self, metrics: MetricValues | None = None) -> "WorkerStep":
         """Note how far its ranges have come until now, which goes with what it did; returns the step itself.

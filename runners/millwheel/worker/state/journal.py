@@ -18,8 +18,9 @@ are gone.
 * What the tables have, with the entries applied in their order, is the state of the last commit.  An entry has whole
   cells, not differences, so it does no harm if a table is ahead of an entry: a later entry has the newer value.
 * A cell that the journal is ahead of is in memory, and is not read (`CellCache`).
-* An entry is deleted when all that it is about is in the tables as it was then, or newer, or in a newer entry of the
-  same commit.
+* An entry is deleted when all that it is about is in the tables as it was then, or newer, or in a newer entry.  The
+  oldest go first, some with each commit that is made anyway: to delete all of them at once takes Postgres as long as
+  some dozen commits.
 * Before the keys of a range change, its journal is empty.
 """
 
@@ -48,6 +49,9 @@ from runners.stored.partials import Combiners
 
 #: The journal of a computation on one worker is not longer than this, and what compacting it takes in addition.
 JOURNAL_BYTES_MAX = 16 << 20
+
+#: A commit deletes the entries of so many commits before it, where there are any to be deleted.
+DELETED_BUNDLES = 4
 
 #: What has changed in a range: cells, None for those that are gone, and timers.
 _Changes = tuple[OwnedRange, list[tuple[CellId, Any]], list[tuple[TimerId, int | None]]]
@@ -105,11 +109,19 @@ class Journal:
         #: The bytes of entries since the last round, and of those that have remained from before it.
         self._bytes = self._remaining_bytes = 0
         self._round: _Round | None = None
+        #: Up to which bundle the entries of each range are deleted, and up to which they are no longer needed.
+        self._deleted: dict[RangeId, int] = {}
+        self._unneeded: dict[RangeId, int] = {}
 
     @property
     def is_compacted(self) -> bool:
         """Whether cells and timers are up to date, and the journal has nothing but what is buffered."""
-        return not self._ranges
+        return not self._ranges and not self._unneeded
+
+    @property
+    def has_unneeded(self) -> bool:
+        """Whether there are entries to be deleted."""
+        return bool(self._unneeded)
 
     @property
     def is_full(self) -> bool:
@@ -122,7 +134,7 @@ class Journal:
     @property
     def is_pressing(self) -> bool:
         """Whether memory is full of cells that only the journal has."""
-        return self._cells.is_full and not self.is_compacted
+        return self._cells.is_full and bool(self._ranges)
 
     def note(self, step: Step) -> Sequence[WorkerStep]:
         """The entries for what a step of the windows has changed.
@@ -217,6 +229,8 @@ class Journal:
             StoreError: they are about keys that the range does not have.
         """
         timers: dict[TimerId, int | None] = {}
+        # Those of former owners have the numbers of earlier commits, whichever these are.
+        self._deleted[owned.range_id] = owned.bundle
         for payload in entries:
             content = decode_entry(payload, self._combiners)
             self._ranges[owned.range_id] = owned
@@ -249,13 +263,13 @@ class Journal:
         self._stored_timers.update(timers)
 
     def compact(self) -> WorkerStep | None:
-        """Bring some cells and timers up to date; returns None if all of them are.
+        """Bring some cells and timers up to date, or delete what is then not needed; returns None if that is done.
 
         Everything noted before must be committed.
         """
         if self._round is None:
             if not self._ranges:
-                return None
+                return self.delete(None)
             bundles = {range_id: owned.bundle for range_id, owned in self._ranges.items()}
             self._round = _Round(
                 iter(list(self._cells.uncommitted)), iter(list(self._timers)), bundles
@@ -291,8 +305,31 @@ class Journal:
             self._remaining_bytes += nbytes
             if range_id not in self._noted:
                 del self._ranges[range_id]
-        compacted, self._round = self._round.bundles, None
-        return WorkerStep(ranges=ranges, journal=entries, compacted=compacted)
+        self._unneeded |= self._round.bundles
+        self._round = None
+        deleted = self.delete() or WorkerStep()
+        return merged([WorkerStep(ranges=ranges, journal=entries), deleted])
+
+    def delete(self, bundles: int | None = DELETED_BUNDLES) -> WorkerStep | None:
+        """Delete entries that are not needed any more; returns None if there are none.
+
+        Args:
+            bundles: those of so many commits, for each range; None: all of them.
+        """
+        if not self._unneeded:
+            return None
+        compacted = {
+            range_id: last if bundles is None else min(last, self._deleted[range_id] + bundles)
+            for range_id, last in self._unneeded.items()
+        }
+        self._deleted |= compacted
+        self._unneeded = {
+            range_id: last
+            for range_id, last in self._unneeded.items()
+            if last > compacted[range_id]
+        }
+        ranges = {range_id: self._owned[range_id] for range_id in compacted}
+        return WorkerStep(ranges=ranges, compacted=compacted)
 
     def _cell_writes(self, cells: Iterator[CellId]) -> tuple[list[CellId], WorkerStep, bool]:
         """The next cells of a round, as many as a step may have, their writes, and whether these were the last."""
@@ -343,6 +380,8 @@ class Journal:
         """
         self._ranges.pop(range_id, None)
         self._noted.discard(range_id)
+        self._deleted.pop(range_id, None)
+        self._unneeded.pop(range_id, None)
         self._round = None
         for timer in [timer for timer in self._timers if is_gone(timer[0])]:
             del self._timers[timer]

@@ -239,7 +239,6 @@ def test_what_is_too_late_or_fails_is_counted_once_it_is_durable(*, is_weak: boo
     "alone",
     [
         {"ended_handovers": frozenset([RANGE])},
-        {"compacted": {RANGE: 1}},
         {"reshape": Reshape(keys={RANGE: None}, handover_with=RANGE)},
     ],
     ids=lambda alone: next(iter(alone)),
