@@ -37,7 +37,7 @@ class HandedOn:
 
 
 class HandedOnPart(NamedTuple):
-    """What was handed on from one range to another: partials, or what they are decoded from."""
+    """Partials that one range hands on to another one, as they are or encoded."""
 
     sender: OwnedRange
     receiver: OwnedRange

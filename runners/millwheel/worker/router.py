@@ -65,7 +65,7 @@ class Router:
     def outgoing(
         self, sender: OwnedRange, groups: Mapping[str, Sequence[Partial]], *, hold_us: int
     ) -> tuple[Sequence[Checkpoint], Sequence[HandedOn]]:
-        """What is sent on channels, and what is handed on within the worker.  Raises as `payloads` does.
+        """Divide partials into those sent on channels and those handed on.  Raises as `payloads` does.
 
         Args:
             sender: the range that has made it.

@@ -474,7 +474,7 @@ def ends_of(job: StoredJob, range_ids: Collection[RangeId]) -> list[ChannelEnds]
 def cuts_of(
     job: StoredJob, range_ids: Collection[RangeId]
 ) -> list[tuple[RangeId, RangeId, CommitMark]]:
-    """What the cuts that ranges keep say about some ranges, as `check_cuts` takes it.
+    """Find the commits of some ranges in the cuts that ranges keep, as `check_cuts` takes them.
 
     Args:
         job: has the cuts.
