@@ -1,6 +1,7 @@
 """The simulator is tested: a core broken on purpose must fail, within some dozen seeds, and name one of them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -49,7 +50,7 @@ from runners.millwheel.worker.input_watermark import InputWatermark
 from runners.millwheel.worker.outbox import Outbox
 from runners.millwheel.worker.outgoing import Outgoing
 from runners.millwheel.worker.own_watermarks import OwnWatermarks
-from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.owned_range import OwnedRange, accepted_of
 from runners.millwheel.worker.owned_state import OwnedState
 from runners.millwheel.worker.source_computation import SourceComputation
 from runners.millwheel.worker.window_steps import WindowSteps
@@ -506,7 +507,7 @@ def fire_before_panes_that_are_to_come(patch: Patch) -> None:
     """A worker that has all ranges does not wait for the windows of a grouping that sends to another one."""
 
     def output_us(own: OwnWatermarks, owned: OwnedRange, receiver: str) -> int:
-        hold_us = owned.outbox.hold_of(receiver, own._accepted)
+        hold_us = owned.outbox.hold_of(receiver, partial(accepted_of, own._ranges))
         return owned.watermark_us if hold_us is None else min(owned.watermark_us, hold_us)
 
     patch.setattr(OwnWatermarks, "_output_us", output_us)
@@ -604,14 +605,14 @@ def keep_no_cut(patch: Patch) -> None:
 
 
 def forget_what_is_not_taken_in(patch: Patch) -> None:
-    """What was handed on is gone at the end of the round."""
+    """The end of a round forgets what was handed on and not taken in."""
     patch.setattr(
         Committer, "send_handed_on", lambda committer, name: committer._handed_on.pop(name, None)
     )
 
 
 def send_what_was_taken_in(patch: Patch) -> None:
-    """What was handed on is sent too."""
+    """Partials that were handed on are sent on channels too."""
 
     def take(committer: Committer, receiver: str, bytes_max: int) -> Any:
         del bytes_max
@@ -621,7 +622,7 @@ def send_what_was_taken_in(patch: Patch) -> None:
 
 
 def commit_apart_what_was_handed_on(patch: Patch) -> None:
-    """What has been read is durable before it is taken in."""
+    """A commit makes durable what was handed on before it is taken in."""
     commit = Committer.commit
 
     def broken(committer: Committer, step: WorkerStep | None, taken_in: Any = ()) -> None:

@@ -58,16 +58,21 @@ def apply_only_the_last_entry(patch: Patch) -> None:
     patch.setattr(Journal, "replay", broken)
 
 
+def _up_to_now(step: WorkerStep | None) -> WorkerStep | None:
+    """The step, deleting also the entries that were noted since the compaction began."""
+    if step is None:
+        return None
+    compacted = {range_id: step.ranges[range_id].bundle for range_id in step.compacted}
+    return attrs.evolve(step, compacted=compacted)
+
+
 def compact_what_is_noted_meanwhile(patch: Patch) -> None:
     """The entries that came while a round was under way go with those that it is about."""
     compact = Journal.compact
 
     def broken(journal: Journal) -> WorkerStep | None:
         step = compact(journal)
-        if step is None:
-            return None
-        compacted = {range_id: step.ranges[range_id].bundle for range_id in step.compacted}
-        return attrs.evolve(step, compacted=compacted)
+        return _up_to_now(step)
 
     patch.setattr(Journal, "compact", broken)
 
@@ -78,10 +83,7 @@ def delete_what_was_noted_meanwhile(patch: Patch) -> None:
 
     def broken(journal: Journal, bundles: int | None = journals.DELETED_BUNDLES) -> Any:
         step = delete(journal, bundles)
-        if step is None:
-            return None
-        compacted = {range_id: step.ranges[range_id].bundle for range_id in step.compacted}
-        return attrs.evolve(step, compacted=compacted)
+        return _up_to_now(step)
 
     patch.setattr(Journal, "delete", broken)
 

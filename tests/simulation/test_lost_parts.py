@@ -48,7 +48,7 @@ def losing(count: int, faults: frozenset[Fault] = FAULTS) -> list[int]:
 
 
 def built_on(store: MemoryStore) -> list[str]:
-    """What a range has built on and another has lost: by the numbers of channels without their commits, and by cuts."""
+    """List what ranges have built on and others have lost: by the numbers of channels alone, and by cuts."""
     found = list[str]()
     for job in store._jobs.values():
         for channel in {*job.delivered, *job.acknowledged, *job.checkpoints}:

@@ -6,6 +6,7 @@ MillWheel, sections 4.2 and 6.1.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from runners.core.ground.clock import Clock
 from runners.millwheel.model.ids import Channel, RangeId
@@ -13,7 +14,7 @@ from runners.millwheel.model.production import Checkpoint
 from runners.millwheel.wire.messages import Acknowledge, Deliver, encode
 from runners.millwheel.wire.transport import Transport
 from runners.millwheel.worker.inbox import Inbox
-from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.worker.owned_range import OwnedRange, accepted_of
 from runners.millwheel.worker.tracing import BundleTracer
 
 #: Unacknowledged deliveries are sent again after this long; needed only after a lost message, or one after a gap.
@@ -66,12 +67,7 @@ class Courier:
             sender: the range.
             computation: the name of one whose ranges are all here.
         """
-
-        def accepted(channel: Channel) -> int:
-            receiver = self.ranges.get(channel.receiver)
-            return 0 if receiver is None else receiver.accepted.get(channel, 0)
-
-        return sender.outbox.hold_of(computation, accepted) is not None
+        return sender.outbox.hold_of(computation, partial(accepted_of, self.ranges)) is not None
 
     def hand_on(self, checkpoint: Checkpoint) -> None:
         """Let a range take a production in before that is committed, if it is one of this worker's.

@@ -9,12 +9,13 @@ or gets it by the same commit.  So no owner of theirs takes a record to be in ti
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.model.guarantees import BOTH, Guarantees
-from runners.millwheel.model.ids import Channel, RangeId
-from runners.millwheel.worker.owned_range import OwnedRange
+from runners.millwheel.model.ids import RangeId
+from runners.millwheel.worker.owned_range import OwnedRange, accepted_of
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 
@@ -113,10 +114,6 @@ class OwnWatermarks:
         holds_us = (
             owned.watermark_us,
             owned.window_hold_us,
-            owned.outbox.hold_of(receiver, self._accepted),
+            owned.outbox.hold_of(receiver, partial(accepted_of, self._ranges)),
         )
         return min(us for us in holds_us if us is not None)
-
-    def _accepted(self, channel: Channel) -> int:
-        receiver = self._ranges.get(channel.receiver)
-        return 0 if receiver is None else receiver.accepted.get(channel, 0)

@@ -240,3 +240,14 @@ class OwnedRange:
         """Advance the output watermark to what holds it, and return it; it never goes back."""
         self.output_watermark_us = max(self.output_watermark_us, self.next_output_us)
         return self.output_watermark_us
+
+
+def accepted_of(ranges: Mapping[RangeId, OwnedRange], channel: Channel) -> int:
+    """The last sequence of a channel that its receiver has taken in, durably or not; 0: none, or it is not here.
+
+    Args:
+        ranges: those of a worker.
+        channel: to one of them.
+    """
+    receiver = ranges.get(channel.receiver)
+    return 0 if receiver is None else receiver.accepted.get(channel, 0)
