@@ -24,7 +24,15 @@ from tests.simulation.test_balancing import build, hot
 pytestmark = pytest.mark.slow
 
 SLOTS, RANGES = 3, 4
-OPTIONS = PlacementOptions(state_bytes_max=1 << 40, calm_patience=2, hot_patience=1, less=1.0)
+OPTIONS = PlacementOptions(
+    state_bytes_max=1 << 40,
+    calm_patience=2,
+    hot_patience=1,
+    slow_patience=1,
+    less=1.0,
+    warm_up=1,
+    measured=1,
+)
 
 
 class MoodyBalancer(Balancer):
@@ -34,6 +42,9 @@ class MoodyBalancer(Balancer):
 
     def _long_share(self, *_: object) -> float:
         return self.chance.choice([0.0, 0.0, 0.0, 1.0])
+
+    def _long_round_ms(self, *_: object) -> float:
+        return self.chance.choice([1.0, 1.0, 1_000.0])
 
 
 class GatheringCluster(simulator.SimulatedCluster):

@@ -35,7 +35,8 @@ INTERVAL_MS = 1_000
 class Balancer:
     """Lives beside the master, in its thread.
 
-    A gathered job is not balanced: all that it has to do is in one slot, and is meant to be.
+    A gathered job is not balanced: all that it has to do is in one slot, and is meant to be.  Nor is one while it is
+    tried whether it is better spread.
 
     Args:
         master: of the job.
@@ -89,13 +90,14 @@ class Balancer:
         job = JobView(
             ranges=self._views(before, statistics),
             long_share=self._long_share(before, statistics, took_ms),
+            long_round_ms=self._long_round_ms(before, statistics, took_ms),
             state_bytes=statistics.cell_cache.bytes_buffered,
         )
         if self._placement is not None:
             placement = self._placement.decide(job, may_gather=may_gather)
             if placement is not None:
                 self._place(placement)
-            if placement is not None or self._placement.is_gathered:
+            if placement is not None or self._placement.decides_alone:
                 return
         change = None if self._load is None else self._load.decide(job.ranges)
         if change is not None:
@@ -117,6 +119,14 @@ class Balancer:
             # Whoever lives and reports nothing is in a long round all the time.
             return 1.0
         return max(0, statistics.long_ms - before.long_ms) / took_ms
+
+    def _long_round_ms(
+        self, before: MasterStatistics, statistics: MasterStatistics, took_ms: int
+    ) -> float:
+        if self._master.silence_ms >= took_ms:
+            return self._master.silence_ms
+        rounds = statistics.long_rounds - before.long_rounds
+        return max(0, statistics.long_ms - before.long_ms) / rounds if rounds > 0 else 0.0
 
     def _views(self, before: MasterStatistics, statistics: MasterStatistics) -> Sequence[RangeView]:
         keys, views = self._master.key_ranges, []

@@ -85,6 +85,7 @@ class Counts:
         records_dead: that became dead letters.
         stragglers: weak productions that were made durable after all (`runners.millwheel.worker.committer`).
         long_ms: time in long rounds (`runners.millwheel.worker.worker`), in milliseconds.
+        long_rounds: how many of these there were.
         record_ids: what became of the ids of records.
         cell_cache: what is in memory of the state.
         loads: of each range, since its worker owns it (`runners.millwheel.model.loads`).
@@ -95,6 +96,7 @@ class Counts:
     records_dead: int = 0
     stragglers: int = 0
     long_ms: int = 0
+    long_rounds: int = 0
     record_ids: IdCounts = attrs.field(factory=IdCounts)
     cell_cache: CacheCounts = attrs.field(factory=CacheCounts)
     loads: Mapping[RangeId, RangeLoad] = attrs.field(factory=dict)
@@ -106,6 +108,7 @@ class Counts:
             records_dead=self.records_dead + other.records_dead,
             stragglers=self.stragglers + other.stragglers,
             long_ms=self.long_ms + other.long_ms,
+            long_rounds=self.long_rounds + other.long_rounds,
             record_ids=self.record_ids + other.record_ids,
             cell_cache=self.cell_cache + other.cell_cache,
             loads={**self.loads, **other.loads},

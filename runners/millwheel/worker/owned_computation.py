@@ -83,7 +83,8 @@ def counts_of(computations: Iterable[Computation], committed: Mapping[str, int])
 
     Args:
         computations: all that the worker has.
-        committed: the counts of its `Committer`, by name: "read", "late", "dead", "stragglers" and "long_ms".
+        committed: the counts of its `Committer`, by name: "read", "late", "dead", "stragglers", "long_ms" and
+            "long_rounds".
     """
     ids, cells = IdCounts(), CacheCounts()
     loads: dict[RangeId, RangeLoad] = {}
@@ -99,6 +100,7 @@ def counts_of(computations: Iterable[Computation], committed: Mapping[str, int])
         records_dead=committed["dead"],
         stragglers=committed["stragglers"],
         long_ms=committed["long_ms"],
+        long_rounds=committed["long_rounds"],
         record_ids=ids,
         cell_cache=cells,
         loads=loads,

@@ -97,9 +97,12 @@ from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 #: Where other ranges have work, a range whose only work is to delete acknowledged productions waits so long.
 FLUSH_INTERVAL_MS = 1_000
 #: A round is long in which a worker is at work for so long, without the wait for its commit: it has much to do, since a
-#: round takes in whatever has come during the one before, and so grows with the load.  The commit of such a round is
-#: waited for: beside the round that is little, and what it sends and reports does not wait for another one like it.
+#: round takes in whatever has come during the one before, and so grows with the load.  Where other workers have ranges
+#: the commit of such a round is waited for, since what it sends to them would wait for another round like it.
 LONG_ROUND_MS = 10
+#: Nobody receives records from a worker that has all ranges.  The commit of so long a round is waited for all the same:
+#: beside it that is little, and reports and readers of sources do not wait for another one like it.
+VERY_LONG_ROUND_MS = 100
 #: With more ranges each commit would have to write too much about how far all of them have come.
 CUT_RANGES_MAX = 32
 
@@ -265,6 +268,7 @@ class Worker:
         self._busy_ms += busy_ms
         if busy_ms >= LONG_ROUND_MS:
             self._committer.counts["long_ms"] += took_ms
+            self._committer.counts["long_rounds"] += 1
         self._reporter.report(
             self._ranges,
             is_busy=worked,
@@ -287,7 +291,8 @@ class Worker:
             self._committer.confirm()
             raise
         busy_ms = self._clock.monotonic_ms() - began_ms - (self._committer.waited_ms - waited_ms)
-        waits = busy_ms >= LONG_ROUND_MS or self._committer.is_of_watermarks_alone
+        longest_ms = VERY_LONG_ROUND_MS if self._own_watermarks.are_computed else LONG_ROUND_MS
+        waits = busy_ms >= longest_ms or self._committer.is_of_watermarks_alone
         if not worked or waits or self.is_stopped:
             self._committer.confirm()
         return worked

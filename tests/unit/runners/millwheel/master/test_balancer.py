@@ -1,6 +1,7 @@
 """Balancer: a master whose workers do what they are asked to gathers a quiet job, and spreads it again."""
 
 import attrs
+import pytest
 
 import dataflow as df
 from runners.core.stages.plan import plan
@@ -38,6 +39,7 @@ class Workers:
     clock: ManualClock = attrs.field(factory=ManualClock)
     owned: list[set[RangeId]] = attrs.field(factory=lambda: [set() for _ in range(SLOTS)])
     long_ms: list[int] = attrs.field(factory=lambda: [0] * SLOTS)
+    long_rounds: list[int] = attrs.field(factory=lambda: [0] * SLOTS)
     notes: list[str] = attrs.field(factory=list)
     silent: set[int] = attrs.field(factory=set)
     may_gather: bool = True
@@ -62,11 +64,12 @@ class Workers:
     def _send(self, slot: int, message: object) -> None:
         self._endpoints[slot].send("master", encode(message))
 
-    def run(self, intervals: int, *, long_share: float = 0.0) -> None:
-        """Go on for so long, with so much of the time of slot 0 in long rounds."""
+    def run(self, intervals: int, *, long_share: float = 0.0, rounds: int = 1) -> None:
+        """Go on for so long, with so much of the time of slot 0 in long rounds, so many in a tenth of an interval."""
         for _ in range(intervals * 10):
             self.clock.advance(INTERVAL_MS // 10)
             self.long_ms[0] += int(long_share * INTERVAL_MS / 10)
+            self.long_rounds[0] += rounds
             for slot in range(SLOTS):
                 if slot not in self.silent:
                     self._act(slot)
@@ -100,7 +103,7 @@ class Workers:
             commits={},
             is_quiet=True,
             is_paused=False,
-            counts=Counts(long_ms=self.long_ms[slot]),
+            counts=Counts(long_ms=self.long_ms[slot], long_rounds=self.long_rounds[slot]),
             as_of_ms=0,
         )
 
@@ -110,20 +113,52 @@ class Workers:
         return [len(each) for each in self.owned]
 
 
-def test_a_quiet_job_is_gathered_and_goes_back_when_its_worker_has_too_much_to_do() -> None:
+@pytest.mark.parametrize(
+    ("long_share", "intervals", "why"),
+    # A tenth of an interval is a hundred milliseconds.
+    [
+        (1.0, OPTIONS.hot_patience, "one worker does not keep up"),
+        (0.9, OPTIONS.slow_patience, "one worker has much to do"),
+    ],
+)
+def test_a_quiet_job_is_gathered_and_goes_back_when_its_worker_has_much_to_do(
+    long_share: float, intervals: int, why: str
+) -> None:
     job = Workers()
     job.run(2)
     spread = [set(each) for each in job.owned]
     job.run(10)
     assert sorted(job.sizes) == [0, 5]
-    job.run(1 + OPTIONS.hot_patience, long_share=0.9)
+    job.run(1 + intervals, long_share=long_share)
     job.run(1)
 
     assert job.owned == spread
+    assert [note.partition(":")[0] for note in job.notes] == ["there is little to do", why]
+
+
+def test_a_job_that_is_spread_in_vain_is_gathered_in_the_same_slot() -> None:
+    job = Workers()
+    job.run(12)
+    gathered = [set(each) for each in job.owned]
+    # While it is spread one worker has as much to do as all together would have, if both had what it had.
+    job.run(1 + OPTIONS.slow_patience, long_share=0.5, rounds=2)
+    job.run(3 + OPTIONS.warm_up + OPTIONS.measured, long_share=1.0, rounds=4)
+
+    assert job.owned == gathered
     assert [note.partition(":")[0] for note in job.notes] == [
         "there is little to do",
-        "one worker has too much to do",
+        "one worker has much to do",
+        "all workers have as much to do as one had",
     ]
+
+
+def test_a_worker_that_is_silent_while_it_has_all_does_not_keep_up() -> None:
+    job = Workers()
+    job.run(12)
+    job.silent = {0, 1}
+    job.run(2 + OPTIONS.hot_patience)
+
+    assert [note.partition(":")[0] for note in job.notes][1:] == ["one worker does not keep up"]
 
 
 def test_a_busy_job_is_not_gathered() -> None:

@@ -16,11 +16,20 @@ from runners.millwheel.model.signals import SignalNews
 from runners.millwheel.model.step_input import StepInput
 from runners.millwheel.store.memory.store import MemoryStore
 from runners.millwheel.store.port import CommitOutcome, Fenced, UnderWay
-from runners.millwheel.wire.messages import Assign, Deliver, Report, Routes, decode, encode
-from runners.millwheel.worker.worker import LONG_ROUND_MS, Worker, WorkerSpec
+from runners.millwheel.wire.messages import (
+    Assign,
+    Deliver,
+    Report,
+    Routes,
+    Watermarks,
+    decode,
+    encode,
+)
+from runners.millwheel.worker.worker import LONG_ROUND_MS, VERY_LONG_ROUND_MS, Worker, WorkerSpec
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
 from runners.testing.scripted_source import Batch, ScriptedSource
+from windowing.timestamps import MAX_TIMESTAMP_US
 
 READ = RangeId("read", 0)
 ROUNDS = 4
@@ -97,16 +106,22 @@ def of_number(number: int) -> tuple[int, int]:
 
 
 class Reading:
-    """A worker that reads a split, a batch in each round, for a range that is elsewhere.
+    """A worker that reads a split, a batch in each round, for a range that is elsewhere, or here.
 
     Args:
         script: the batches.
         round_ms: how long user code takes for each record.
         commit_ms: how long whoever waits for a commit does.
+        has_all: whether the range that groups is here too, and the driver knows that.
     """
 
     def __init__(
-        self, script: Sequence[Batch] = RECORDS, round_ms: int = 0, commit_ms: int = 0
+        self,
+        script: Sequence[Batch] = RECORDS,
+        round_ms: int = 0,
+        commit_ms: int = 0,
+        *,
+        has_all: bool = False,
     ) -> None:
         self.store, network, clock = SlowStore(), LocalNetwork(), ManualClock()
         self.store.wait = lambda: clock.advance(commit_ms)
@@ -136,7 +151,7 @@ class Reading:
         self.worker.start()
         routing = Routing(number=1, keys=keys)
         assign = Assign(
-            ranges=(READ,),
+            ranges=(READ, *keys) if has_all else (READ,),
             inputs_us={},
             percentiles_us={},
             signals=SignalNews(),
@@ -144,8 +159,18 @@ class Reading:
             sent_ms=0,
             suspects=(),
         )
-        addresses = dict.fromkeys(keys, "elsewhere")
-        for message in (assign, Routes(addresses=addresses, routing=routing)):
+        addresses = dict.fromkeys(keys, "w" if has_all else "elsewhere")
+        watermarks = Watermarks(
+            inputs_us={},
+            percentiles_us={},
+            signals=SignalNews(),
+            slowest_source_us=MAX_TIMESTAMP_US,
+            is_draining=False,
+            is_pausing=False,
+            sent_ms=0,
+            sole_owner_ranges=1 + len(keys) if has_all else 0,
+        )
+        for message in (assign, Routes(addresses=addresses, routing=routing), watermarks):
             self._master.send("w", encode(message))
 
     def delivered(self) -> list[int]:
@@ -198,6 +223,21 @@ def test_nothing_waits_for_a_round_that_takes_long() -> None:
         assert job.worker.step()
         assert job.store.committed == number
         assert job.delivered() == [number]
+
+
+@pytest.mark.parametrize(
+    ("round_ms", "waits"),
+    [(LONG_ROUND_MS, False), (VERY_LONG_ROUND_MS - 1, False), (VERY_LONG_ROUND_MS, True)],
+)
+def test_where_nobody_receives_anything_only_a_very_long_round_is_waited_for(
+    round_ms: int, waits: bool
+) -> None:
+    job = Reading(round_ms=round_ms, has_all=True)
+    assert job.worker.step()
+
+    for number in range(2, ROUNDS + 1):
+        assert job.worker.step()
+        assert job.store.committed == (number if waits else number - 1)
 
 
 def test_no_round_is_computed_beside_the_commit_of_a_watermark_alone() -> None:
