@@ -70,8 +70,8 @@ def compact_what_is_noted_meanwhile(patch: Patch) -> None:
     """The entries that came while a round was under way go with those that it is about."""
     compact = Journal.compact
 
-    def broken(journal: Journal) -> WorkerStep | None:
-        step = compact(journal)
+    def broken(journal: Journal, **how: bool) -> WorkerStep | None:
+        step = compact(journal, **how)
         return _up_to_now(step)
 
     patch.setattr(Journal, "compact", broken)
@@ -92,8 +92,8 @@ def delete_before_all_is_written(patch: Patch) -> None:
     """Entries go while their cells and timers are still written, some at a time."""
     compact = Journal.compact
 
-    def broken(journal: Journal) -> Any:
-        step = compact(journal)
+    def broken(journal: Journal, **how: bool) -> Any:
+        step = compact(journal, **how)
         if journal._round is not None:
             journal._unneeded |= journal._round.bundles
         return step

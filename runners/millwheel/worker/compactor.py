@@ -56,7 +56,7 @@ class Compactor:
         worked = False
         for name, computation in self._computations.items():
             journal = computation.state.journal
-            worked |= journal.is_full and self._compact(name, computation)
+            worked |= journal.is_full and self._compact(name, computation, is_between_rounds=True)
             self._relieve(name, computation, computation.state.windows.crowded)
             while journal.is_pressing:
                 self._compact(name, computation)
@@ -109,13 +109,15 @@ class Compactor:
         for step in self._caution.of_steps(computation.state.ranges.values(), steps):
             self._committer.commit_at_once(step)
 
-    def _compact(self, name: str, computation: GroupingComputation) -> bool:
+    def _compact(
+        self, name: str, computation: GroupingComputation, *, is_between_rounds: bool = False
+    ) -> bool:
         if computation.state.journal.is_compacted:
             return False
         # Steps that wait to be committed are older than what is written now, and must not come after it.
         self._committer.flush(name)
         with uncounted():
-            step = computation.state.journal.compact()
+            step = computation.state.journal.compact(is_between_rounds=is_between_rounds)
         return self._commit_at_once(step)
 
     def _commit_at_once(self, step: WorkerStep | None) -> bool:

@@ -52,6 +52,9 @@ JOURNAL_BYTES_MAX = 16 << 20
 
 #: A commit deletes the entries of so many commits before it, where there are any to be deleted.
 DELETED_BUNDLES = 4
+#: Between two rounds of a worker so many cells and timers are brought up to date, since the next round waits for that;
+#: or a quarter more than have changed meanwhile, since else the journal would grow faster than it is compacted.
+COMPACTED_BETWEEN_ROUNDS = 250
 
 #: What has changed in a range: cells, None for those that are gone, and timers.
 _Changes = tuple[OwnedRange, list[tuple[CellId, Any]], list[tuple[TimerId, int | None]]]
@@ -109,6 +112,8 @@ class Journal:
         #: The bytes of entries since the last round, and of those that have remained from before it.
         self._bytes = self._remaining_bytes = 0
         self._round: _Round | None = None
+        #: How many cells, or timers if these are more, have changed since some were last brought up to date.
+        self._changed = 0
         #: Up to which bundle the entries of each range are deleted, and up to which they are no longer needed.
         self._deleted: dict[RangeId, int] = {}
         self._unneeded: dict[RangeId, int] = {}
@@ -176,6 +181,7 @@ class Journal:
             key = item[0][0][0]
             (of_key.get(key) or changes_of(key))[2].append(item)
         self._timers.update(timers)
+        self._changed += sum(max(len(cells), len(timed)) for _, cells, timed in changes.values())
         return WorkerStep(
             ranges={range_id: owned for range_id, (owned, _, _) in changes.items()},
             journal=[
@@ -262,11 +268,20 @@ class Journal:
         """Note timers that were found in their table."""
         self._stored_timers.update(timers)
 
-    def compact(self) -> WorkerStep | None:
+    def compact(self, *, is_between_rounds: bool = False) -> WorkerStep | None:
         """Bring some cells and timers up to date, or delete what is then not needed; returns None if that is done.
 
         Everything noted before must be committed.
+
+        Args:
+            is_between_rounds: only a few of them, as the next round of the worker waits for that.
         """
+        most = self._steps.compacted
+        if is_between_rounds:
+            # What was noted before the first of them says nothing about how fast the journal grows.
+            changed = 0 if self._round is None else self._changed
+            most = min(most, max(COMPACTED_BETWEEN_ROUNDS, changed * 5 // 4))
+        self._changed = 0
         if self._round is None:
             if not self._ranges:
                 return self.delete(None)
@@ -281,13 +296,13 @@ class Journal:
         is_empty = True
         # There may be any number of cells that came and went since the last round, for which nothing is written.
         while is_empty and self._round is not None:
-            cells, cell_writes, is_last = self._cell_writes(self._round.cells)
-            timers = list(islice(self._round.timers, self._steps.compacted))
+            cells, cell_writes, is_last = self._cell_writes(self._round.cells, most)
+            timers = list(islice(self._round.timers, most))
             timer_writes = self._timer_writes(timers)
             forget = self._cells.compact(cells)
             steps += [cell_writes, timer_writes, WorkerStep(when_committed=(forget,))]
             is_empty = not cell_writes.cells and not timer_writes.timers
-            if is_last and len(timers) < self._steps.compacted:
+            if is_last and len(timers) < most:
                 steps.append(self._end_round())
         return merged(steps)
 
@@ -331,11 +346,13 @@ class Journal:
         ranges = {range_id: self._owned[range_id] for range_id in compacted}
         return WorkerStep(ranges=ranges, compacted=compacted)
 
-    def _cell_writes(self, cells: Iterator[CellId]) -> tuple[list[CellId], WorkerStep, bool]:
+    def _cell_writes(
+        self, cells: Iterator[CellId], most: int
+    ) -> tuple[list[CellId], WorkerStep, bool]:
         """The next cells of a round, as many as a step may have, their writes, and whether these were the last."""
         looked_at, writes, size = list[CellId](), list[CellWrite](), 0
         ranges = dict[RangeId, OwnedRange]()
-        for cell_id in islice(cells, self._steps.compacted):
+        for cell_id in islice(cells, most):
             looked_at.append(cell_id)
             cell = self._cells.get(cell_id)
             if cell is None and not self._cells.is_stored(cell_id):
@@ -348,7 +365,7 @@ class Journal:
             size += len(value or b"")
             if size > self._steps.nbytes:
                 break
-        is_last = len(looked_at) < self._steps.compacted and size <= self._steps.nbytes
+        is_last = len(looked_at) < most and size <= self._steps.nbytes
         # In the order in which the store keeps them.
         writes.sort(key=lambda write: write[1:3])
         return looked_at, WorkerStep(ranges=ranges, cells=writes), is_last
