@@ -114,6 +114,7 @@ def test_a_round_waits_for_little_or_for_a_quarter_more_than_it_has_changed(
             assert job.compact() <= max(COMPACTED_BETWEEN_ROUNDS, count * 5 / 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [10, COMPACTED_BETWEEN_ROUNDS, 3 * COMPACTED_BETWEEN_ROUNDS])
 def test_a_journal_does_not_grow_though_each_round_changes_other_cells(count: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
