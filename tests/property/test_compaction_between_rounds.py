@@ -80,7 +80,7 @@ class Counting:
             self._commit(self._owner.deliveries.take_in([delivery], 0))
 
     def compact(self) -> int:
-        """What a worker does between two rounds; returns how many cells were brought up to date."""
+        """Compact as a worker does between two rounds; returns how many cells were brought up to date."""
         if not self.journal.is_full:
             return 0
         step = self.journal.compact(is_between_rounds=True)
