@@ -161,6 +161,7 @@ class Grouped:
             if step is None:
                 return
             self._commit(step)
+            self._owner.state.journal.evict()
 
     def _commit(self, step: WorkerStep | None) -> None:
         if step is not None:

@@ -132,6 +132,7 @@ class Job:
     def compact(self, owner: GroupingComputation) -> None:
         while (step := owner.state.journal.compact()) is not None:
             self._commit(step)
+            owner.state.journal.evict()
 
     def _commit(self, step: WorkerStep | None) -> None:
         if step is not None:

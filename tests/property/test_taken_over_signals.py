@@ -116,6 +116,7 @@ class Job:
     def compact(self) -> None:
         while (step := self.owner.state.journal.compact()) is not None:
             self._commit(step)
+            self.owner.state.journal.evict()
 
     def _commit(self, step: WorkerStep) -> None:
         sealed = step.seal()

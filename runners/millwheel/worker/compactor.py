@@ -48,22 +48,29 @@ class Compactor:
         )
 
     def relieve(self) -> bool:
-        """Between two steps: compact long journals, and bring windows into cells that have no room elsewhere.
+        """Between two rounds: begin to compact long journals, and bring windows into cells that have no room elsewhere.
 
         Returns:
-            Whether there was any journal to compact.
+            Whether there is any journal to compact.
         """
         worked = False
         for name, computation in self._computations.items():
             journal = computation.state.journal
-            worked |= journal.is_full and self._compact(name, computation, is_between_rounds=True)
+            journal.evict()
+            if journal.is_full:
+                worked = True
+                if self._committer.is_weak(name):
+                    self._compact(name, computation, is_with_round=True)
+                else:
+                    # The commit of the round that has just ended is under way; the next ones compact.
+                    journal.begin()
             self._relieve(name, computation, computation.state.windows.crowded)
             while journal.is_pressing:
                 self._compact(name, computation)
         return worked
 
-    def delete(self) -> None:
-        """Have the commit of a round delete some of the entries that are no longer needed."""
+    def compact_with_round(self) -> None:
+        """Have the commit of a round compact some of what has begun, and delete some entries that are not needed."""
         for name, computation in self._computations.items():
             journal = computation.state.journal
             if self._committer.is_weak(name):
@@ -71,7 +78,12 @@ class Compactor:
                 if journal.has_unneeded:
                     self._committer.flush(name)
                     self._commit_at_once(journal.delete(None))
-            elif not self._committer.is_round_empty and (step := journal.delete()) is not None:
+                continue
+            if journal.is_compacting:
+                with uncounted():
+                    step = journal.compact(is_with_round=True)
+                self._committer.commit(step)
+            if not self._committer.is_round_empty and (step := journal.delete()) is not None:
                 self._committer.commit(step)
 
     def rest(self, *, worked: bool, is_last: bool, in_cells: bool) -> bool:
@@ -110,15 +122,18 @@ class Compactor:
             self._committer.commit_at_once(step)
 
     def _compact(
-        self, name: str, computation: GroupingComputation, *, is_between_rounds: bool = False
+        self, name: str, computation: GroupingComputation, *, is_with_round: bool = False
     ) -> bool:
-        if computation.state.journal.is_compacted:
+        journal = computation.state.journal
+        if journal.is_compacted:
             return False
         # Steps that wait to be committed are older than what is written now, and must not come after it.
         self._committer.flush(name)
         with uncounted():
-            step = computation.state.journal.compact(is_between_rounds=is_between_rounds)
-        return self._commit_at_once(step)
+            step = journal.compact(is_with_round=is_with_round)
+        is_committed = self._commit_at_once(step)
+        journal.evict()
+        return is_committed
 
     def _commit_at_once(self, step: WorkerStep | None) -> bool:
         if step is not None:

@@ -356,7 +356,7 @@ class Worker:
             else:
                 worked |= self._read(computation)
         self._router.handed_on_to = frozenset()
-        self._compactor.delete()
+        self._compactor.compact_with_round()
         self._committer.commit_round()
         self._caution.submitted()
         if self._committer.is_confirmed:

@@ -124,6 +124,7 @@ class WorkerStep:
         payloads += [checkpoint.payload for checkpoint in self.checkpoints]
         payloads += [record.payload for record in self.late]
         payloads += [letter.payload for letter in self.dead]
+        payloads += [cell.value for cell in self.cells if cell.value]
         payloads += [each.encode() for entry in self.lineage for each in entry.elements]
         sizes = [each.nbytes for each in self.handed_on]
         return sum(map(len, payloads)) + sum(sizes) + sum(map(size_of_rows, self.tables))

@@ -21,10 +21,13 @@ are gone.
 * An entry is deleted when all that it is about is in the tables as it was then, or newer, or in a newer entry.  The
   oldest go first, some with each commit that is made anyway: to delete all of them at once takes Postgres as long as
   some dozen commits.
+* A compaction begins when all that was noted is on its way to be committed, since it is up to there that entries are
+  deleted at its end.  What it writes then may go with the commit of later changes: it is as of that commit.
 * Before the keys of a range change, its journal is empty.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -52,9 +55,9 @@ JOURNAL_BYTES_MAX = 16 << 20
 
 #: A commit deletes the entries of so many commits before it, where there are any to be deleted.
 DELETED_BUNDLES = 4
-#: Between two rounds of a worker so many cells and timers are brought up to date, since the next round waits for that;
-#: or a quarter more than have changed meanwhile, since else the journal would grow faster than it is compacted.
-COMPACTED_BETWEEN_ROUNDS = 250
+#: The commit of a worker's round brings so many cells and timers up to date, since what else it has waits for that; or
+#: a quarter more than have changed since the last one, since else the journal would grow faster than it is compacted.
+COMPACTED_WITH_ROUND = 50
 
 #: What has changed in a range: cells, None for those that are gone, and timers.
 _Changes = tuple[OwnedRange, list[tuple[CellId, Any]], list[tuple[TimerId, int | None]]]
@@ -112,6 +115,8 @@ class Journal:
         #: The bytes of entries since the last round, and of those that have remained from before it.
         self._bytes = self._remaining_bytes = 0
         self._round: _Round | None = None
+        #: What is to be called for cells that are in the store as they were written.
+        self._in_store: list[Callable[[], None]] = []
         #: How many cells, or timers if these are more, have changed since some were last brought up to date.
         self._changed = 0
         #: Up to which bundle the entries of each range are deleted, and up to which they are no longer needed.
@@ -132,9 +137,12 @@ class Journal:
     def is_full(self) -> bool:
         """Whether it is time to compact, whatever else there is to do."""
         # The remaining entry is written again by each round, so at least as many bytes must have come before that.
-        return self._round is not None or self._bytes > max(
-            JOURNAL_BYTES_MAX, self._remaining_bytes
-        )
+        return self.is_compacting or self._bytes > max(JOURNAL_BYTES_MAX, self._remaining_bytes)
+
+    @property
+    def is_compacting(self) -> bool:
+        """Whether a compaction has begun and is not at its end."""
+        return self._round is not None
 
     @property
     def is_pressing(self) -> bool:
@@ -268,30 +276,33 @@ class Journal:
         """Note timers that were found in their table."""
         self._stored_timers.update(timers)
 
-    def compact(self, *, is_between_rounds: bool = False) -> WorkerStep | None:
-        """Bring some cells and timers up to date, or delete what is then not needed; returns None if that is done.
-
-        Everything noted before must be committed.
-
-        Args:
-            is_between_rounds: only a few of them, as the next round of the worker waits for that.
-        """
-        most = self._steps.compacted
-        if is_between_rounds:
-            # What was noted before the first of them says nothing about how fast the journal grows.
-            changed = 0 if self._round is None else self._changed
-            most = min(most, max(COMPACTED_BETWEEN_ROUNDS, changed * 5 // 4))
-        self._changed = 0
-        if self._round is None:
-            if not self._ranges:
-                return self.delete(None)
+    def begin(self) -> None:
+        """Begin to compact, unless that is under way; all that was noted is on its way to be committed."""
+        if self._round is None and self._ranges:
             bundles = {range_id: owned.bundle for range_id, owned in self._ranges.items()}
             self._round = _Round(
                 iter(list(self._cells.uncommitted)), iter(list(self._timers)), bundles
             )
             # Whatever is noted from here on belongs to the next round.
             self._noted.clear()
-            self._bytes = 0
+            self._bytes = self._changed = 0
+
+    def compact(self, *, is_with_round: bool = False) -> WorkerStep | None:
+        """Bring some cells and timers up to date, or delete what is then not needed; returns None if that is done.
+
+        Where no compaction has begun, everything noted before must be committed.  Call `evict` when the step is
+        durable.
+
+        Args:
+            is_with_round: only a few of them, in the commit of what was noted last, which waits for that.
+        """
+        self.begin()
+        if self._round is None:
+            return self.delete(None)
+        most = self._steps.compacted
+        if is_with_round:
+            most = min(most, max(COMPACTED_WITH_ROUND, self._changed * 5 // 4))
+        self._changed = 0
         steps = list[WorkerStep]()
         is_empty = True
         # There may be any number of cells that came and went since the last round, for which nothing is written.
@@ -299,12 +310,18 @@ class Journal:
             cells, cell_writes, is_last = self._cell_writes(self._round.cells, most)
             timers = list(islice(self._round.timers, most))
             timer_writes = self._timer_writes(timers)
-            forget = self._cells.compact(cells)
-            steps += [cell_writes, timer_writes, WorkerStep(when_committed=(forget,))]
+            is_in_store = partial(self._in_store.append, self._cells.compact(cells))
+            steps += [cell_writes, timer_writes, WorkerStep(when_committed=(is_in_store,))]
             is_empty = not cell_writes.cells and not timer_writes.timers
             if is_last and len(timers) < most:
                 steps.append(self._end_round())
         return merged(steps)
+
+    def evict(self) -> None:
+        """Let cells go from memory that do not fit and are in the store; between two steps, which may need them."""
+        in_store, self._in_store = self._in_store, []
+        for note in in_store:
+            note()
 
     def _end_round(self) -> WorkerStep:
         assert self._round is not None
