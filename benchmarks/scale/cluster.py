@@ -34,7 +34,7 @@ from runners.millwheel.store.port import CommitOutcome
 from runners.millwheel.worker import worker as worker_module
 from runners.millwheel.worker.worker import Worker, WorkerSpec
 from runners.streaming.job_thread import COUNT_INTERVAL_MS
-from runners.streaming.worker_task import IDLE_WAIT_MS, PAUSE_WAIT_MS, PAUSES_MAX
+from runners.streaming.worker_task import round_wait_ms
 from windowing.timestamps import MIN_TIMESTAMP_US, US_PER_SECOND
 
 JOB = "model"
@@ -297,8 +297,9 @@ class Cluster:
             node.due_us = self._clock.us
             return 0
         node.charge(self.costs.idle_us)
-        node.wait((IDLE_WAIT_MS if pauses >= PAUSES_MAX else PAUSE_WAIT_MS) * 1_000)
-        return pauses + 1
+        pauses += 1
+        node.wait(round_wait_ms(pauses, has_ranges=worker.has_ranges) * 1_000)
+        return pauses
 
     def _lead(self) -> None:
         """A round of the driver, as `runners.streaming.job_thread` makes it."""

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 #: Longest wait for a message when there is nothing to do: a message ends it, a new record or a rate limit does not.
 IDLE_WAIT_MS = 5
-#: The same of a worker without ranges, which has nothing to read either, and only reports that it lives.
-ABSENT_WAIT_MS = 50
 #: The same of a worker that has just had something to do: records come closely one after the other, or not at all.
 PAUSE_WAIT_MS = 1
+#: The same of a worker without ranges: nothing comes but messages, and it only reports that it lives.
+ABSENT_WAIT_MS = 50
 #: Between two times that a worker reports the same reason for waiting.
 WAIT_INTERVAL_MS = 1_000
 #: Pauses after which a worker is idle.
@@ -159,10 +159,22 @@ class StoreWaits:
 def _work(worker: Worker, note_news: Callable[[], None]) -> None:
     parent, pauses = os.getppid(), 0
     while not worker.is_stopped:
-        idle_ms = IDLE_WAIT_MS if worker.has_ranges else ABSENT_WAIT_MS
-        wait_ms = idle_ms if pauses > PAUSES_MAX else PAUSE_WAIT_MS
-        worked = worker.step(wait_ms if pauses else 0)
+        worked = worker.step(round_wait_ms(pauses, has_ranges=worker.has_ranges))
         pauses = 0 if worked else pauses + 1
         note_news()
         if os.getppid() != parent:
             raise WorkerStoppedError("the task of this worker is gone, so the worker stops")
+
+
+def round_wait_ms(pauses: int, *, has_ranges: bool) -> int:
+    """How long a round waits for messages, at most.
+
+    Args:
+        pauses: how many rounds in a row have had nothing to do.
+        has_ranges: whether the worker owns any.
+    """
+    if not pauses:
+        return 0
+    if not has_ranges:
+        return ABSENT_WAIT_MS
+    return IDLE_WAIT_MS if pauses > PAUSES_MAX else PAUSE_WAIT_MS

@@ -517,10 +517,12 @@ def compute_watermarks_without_all_ranges(patch: Patch) -> None:
     """A worker goes on computing them when it has released ranges, until the master's news says otherwise."""
     input_us = OwnWatermarks.input_us
 
-    def broken(own: OwnWatermarks, name: str, due_us: Mapping[str, int]) -> int | None:
+    def broken(
+        own: OwnWatermarks, name: str, due_us: Mapping[str, int], *, is_time: bool
+    ) -> int | None:
         granted = own.granted
         own.granted = granted and len(own._ranges)
-        found = input_us(own, name, due_us)
+        found = input_us(own, name, due_us, is_time=is_time)
         own.granted = granted
         return found
 
@@ -807,8 +809,9 @@ def test_simulator_rejects(
 
     # What the command line has no option for is replayed by a call.
     replay = r"replay: (.* --seed \d+|simulate\(.*seeds=\[\d+\])"
-    with pytest.raises(SimulationError, match=rf"(?s)seed \d+: {invariant}.*{replay}"):
+    with pytest.raises(SimulationError, match=rf"(?s)seed \d+: {invariant}.*{replay}") as found:
         simulate(pipeline, **{"seeds": SEEDS_MAX, **OPTIONS.get(mutation, {})})
+    assert "TypeError" not in str(found.value), "it does not fit the code, and so breaks anything"
 
 
 def test_ranges_that_do_not_cover_all_keys_are_refused(monkeypatch: Patch) -> None:

@@ -16,7 +16,7 @@ from runners.core.stages.plan import ExecutionPlan
 from runners.millwheel.model.guarantees import BOTH, Guarantees
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.worker.owned_range import OwnedRange, accepted_of
-from windowing.timestamps import MAX_TIMESTAMP_US
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 
 class OwnWatermarks:
@@ -51,6 +51,7 @@ class OwnWatermarks:
             if others.isdisjoint([each.name, *self._senders[each.name]])
         )
         self._computable = self.with_both_guarantees.difference(percentiles_of(plan))
+        self._is_each_computable = all(each.name in self._computable for each in plan.groupings())
         self.granted = 0
 
     @property
@@ -61,19 +62,25 @@ class OwnWatermarks:
         """
         return 0 < self.granted == len(self._ranges)
 
-    def input_us(self, name: str, due_us: Mapping[str, int]) -> int | None:
-        """The input watermark of a grouping, in microseconds; None: it is not computed here, or nothing is due by it.
+    @property
+    def are_all_computed(self) -> bool:
+        """Whether those of all groupings are computed here, for now."""
+        return self._is_each_computable and self.are_computed
+
+    def input_us(self, name: str, due_us: Mapping[str, int], *, is_time: bool) -> int | None:
+        """The input watermark of a grouping, in microseconds; None: it is not computed here, or need not be now.
 
         The end of time is left to the master, who knows whether a source may get more splits.
 
         Args:
             name: of the grouping.
             due_us: by grouping, the event time at which something of it is due first.
+            is_time: whether watermarks are to move although nothing is due by them.
         """
         if name not in self._computable or not self.are_computed:
             return None
         due = [us for each, us in due_us.items() if each in self._computable]
-        first_us = min(due, default=MAX_TIMESTAMP_US)
+        first_us = MIN_TIMESTAMP_US if is_time else min(due, default=MAX_TIMESTAMP_US)
         if first_us > self._least_source_us():
             return None
         senders = self._senders[name]

@@ -22,6 +22,8 @@ ACCOUNT_INTERVAL_MS = 900
 BUSY_REPORT_INTERVAL_MS = 10
 #: The same while a window is due by what was reported, and has not fired: others may wait behind it.
 AWAITED_REPORT_INTERVAL_MS = 3
+#: The same where nothing waits for the master: a report costs a worker as much as some records, and the driver more.
+UNAWAITED_REPORT_INTERVAL_MS = 50
 #: Reports of all workers together that the driver is sent in a millisecond, about: less than half of its core.
 REPORTS_PER_MS = 4
 
@@ -44,7 +46,8 @@ class Reporter:
         senders: by grouping, the computations that send to it.
         due_us: by grouping, the event time at which something of it that is here is due first, in microseconds.
         ahead_us: the input watermarks that are ahead of those that the master has sent, in microseconds.
-        computes_watermarks: whether the worker computes the watermarks that it acts by itself.
+        waits_for_master: whether anything may wait for what the master makes of reports: not where the worker has all
+            ranges, and computes the watermarks itself.
     """
 
     def __init__(
@@ -60,9 +63,9 @@ class Reporter:
         senders: Mapping[str, Collection[str]] = MappingProxyType({}),
         due_us: Callable[[], Mapping[str, int]] = dict,
         ahead_us: Callable[[], Mapping[str, int]] = dict,
-        computes_watermarks: Callable[[], bool] = lambda: False,
+        waits_for_master: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._computes_watermarks = computes_watermarks
+        self._waits_for_master = waits_for_master
         self._senders, self._due_us, self._ahead_us = senders, due_us, ahead_us
         self._account, self._accounted_ms = account, clock.monotonic_ms()
         self._slot, self._worker, self._clock = slot, worker, clock
@@ -93,8 +96,7 @@ class Reporter:
         silence_ms = now_ms - self._reported_ms
         if silence_ms < self._interval_ms:
             return
-        is_soon = is_busy and silence_ms < BUSY_REPORT_INTERVAL_MS
-        if is_soon and silence_ms < self._busy_interval_ms(ranges):
+        if is_busy and silence_ms < self._busy_interval_ms(ranges, silence_ms):
             return
         report = self._report_of(ranges, is_idle=is_idle, is_pausing=is_pausing, as_of_ms=as_of_ms)
         if self._account is not None:
@@ -104,13 +106,14 @@ class Reporter:
             self._last, self._reported_ms = report, now_ms
             self._send(self._with_account(report, now_ms))
 
-    def _busy_interval_ms(self, ranges: Mapping[RangeId, OwnedRange]) -> int:
+    def _busy_interval_ms(self, ranges: Mapping[RangeId, OwnedRange], silence_ms: int) -> int:
         """How long a report waits while the worker is busy: less where a window is due by how far ranges are."""
-        if self._computes_watermarks():
-            # No window waits for the master.
-            return BUSY_REPORT_INTERVAL_MS
-        reported_us = {} if self._last is None else self._last.watermarks_us
+        if not self._waits_for_master():
+            return UNAWAITED_REPORT_INTERVAL_MS
         interval_ms = BUSY_REPORT_INTERVAL_MS
+        if silence_ms >= interval_ms:
+            return interval_ms
+        reported_us = {} if self._last is None else self._last.watermarks_us
         for name, due_us in self._due_us().items():
             senders = [each for each in ranges if each.computation in self._senders[name]]
             if senders and all(ranges[each].next_output_us >= due_us for each in senders):

@@ -103,6 +103,9 @@ LONG_ROUND_MS = 10
 #: Nobody receives records from a worker that has all ranges.  The commit of so long a round is waited for all the same:
 #: beside it that is little, and reports and readers of sources do not wait for another one like it.
 VERY_LONG_ROUND_MS = 100
+#: Where a worker computes the watermarks itself, those by which nothing is due move so often: as often as busy workers
+#: report to a master that computes them.
+OWN_WATERMARK_INTERVAL_MS = 10
 #: With more ranges each commit would have to write too much about how far all of them have come.
 CUT_RANGES_MAX = 32
 
@@ -184,6 +187,8 @@ class Worker:
         #: The input watermarks that groupings act by, and those of the master, which they may be ahead of.
         self._inputs_us, self._sent_us = dict[str, int](), dict[str, int]()
         self._own_watermarks = OwnWatermarks(self._ranges, plan, spec.options.guarantees)
+        #: When those were last moved whatever was due, and whether they are in this round.
+        self._moved_ms, self._is_time_for_own = clock.monotonic_ms(), False
         self._percentiles_us = dict[str, int]()
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = False
@@ -215,7 +220,7 @@ class Worker:
             senders={each.name: plan.senders(each.name) for each in plan.groupings()},
             due_us=self._due_us,
             ahead_us=self._ahead_us,
-            computes_watermarks=lambda: self._own_watermarks.are_computed,
+            waits_for_master=self._waits_for_master,
         )
 
     @property
@@ -329,6 +334,7 @@ class Worker:
         # signal before what was emitted without it.
         worked = self._act_on_signals() | self._committer.resolve()
         due_us = self._due_us() if self._own_watermarks.are_computed else {}
+        self._is_time_for_own = self._is_time_for_own_watermarks()
         # Not before: a signal follows what was sent ahead of it.
         self._router.handed_on_to = self._handed_on_to()
         for name, computation in self._computations.items():
@@ -409,6 +415,19 @@ class Worker:
                     worked = True
         return worked
 
+    def _waits_for_master(self) -> bool:
+        """Whether windows, signals or reading may wait for what the master makes of reports."""
+        return (
+            not self._own_watermarks.are_all_computed
+            # The master alone lets watermarks pass a split that is idle.
+            or any(owned.is_idle for owned in self._ranges.values())
+            or self._spec.options.skew_limit_us is not None
+            or any(
+                isinstance(each, GroupingComputation) and each.stage.signals
+                for each in self._computations.values()
+            )
+        )
+
     def _handed_on_to(self) -> frozenset[str]:
         """The groupings that partials are handed on to, with no number that they were taken in (ADR 0112)."""
         is_possible = (
@@ -473,7 +492,7 @@ class Worker:
         next_us = computation.firing.next_event_us
         if next_us is not None:
             due_us[name] = next_us
-        watermark_us = self._own_watermarks.input_us(name, due_us)
+        watermark_us = self._own_watermarks.input_us(name, due_us, is_time=self._is_time_for_own)
         if watermark_us is None or watermark_us <= self._inputs_us.get(name, MIN_TIMESTAMP_US):
             return False
         behind = self._own_watermarks.behind_in_store(name)
@@ -481,6 +500,14 @@ class Worker:
             self._commit(WorkerStep.touching(*behind))
         self._inputs_us[name] = watermark_us
         return self._advance(name, computation)
+
+    def _is_time_for_own_watermarks(self) -> bool:
+        """Whether those that are computed here are to move in this round, although nothing may be due by them."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._moved_ms < OWN_WATERMARK_INTERVAL_MS:
+            return False
+        self._moved_ms = now_ms
+        return True
 
     def _owned(self, name: str) -> list[OwnedRange]:
         return [owned for range_id, owned in self._ranges.items() if range_id.computation == name]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import dataflow as df
+from dataflow.source import SplitStatus
 from runners.core.stages.plan import plan
 from runners.direct import DirectRunner
 from runners.errors import StoreError, WorkerStoppedError
@@ -25,13 +26,19 @@ from runners.millwheel.wire.messages import (
     decode,
     encode,
 )
+from runners.millwheel.worker.reports import (
+    BUSY_REPORT_INTERVAL_MS,
+    UNAWAITED_REPORT_INTERVAL_MS,
+)
 from runners.millwheel.worker.worker import LONG_ROUND_MS, VERY_LONG_ROUND_MS, Worker, WorkerSpec
+from runners.millwheel.worker.worker_options import WorkerOptions
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
 from runners.testing.scripted_source import Batch, ScriptedSource
 from windowing.timestamps import MAX_TIMESTAMP_US
 
 READ = RangeId("read", 0)
+DEFAULTS = WorkerOptions()
 ROUNDS = 4
 RECORDS = [Batch([number], [number]) for number in range(ROUNDS)]
 #: What happens while user code is at work.
@@ -113,6 +120,7 @@ class Reading:
         round_ms: how long user code takes for each record.
         commit_ms: how long whoever waits for a commit does.
         has_all: whether the range that groups is here too, and the driver knows that.
+        options: of the worker.
     """
 
     def __init__(
@@ -122,6 +130,7 @@ class Reading:
         commit_ms: int = 0,
         *,
         has_all: bool = False,
+        options: WorkerOptions = DEFAULTS,
     ) -> None:
         self.store, network, clock = SlowStore(), LocalNetwork(), ManualClock()
         self.store.wait = lambda: clock.advance(commit_ms)
@@ -141,7 +150,7 @@ class Reading:
         keys = {each.range_id: each.keys for each in spec.ranges if each.keys is not None}
         self._master, self._receiver = network.endpoint("master"), network.endpoint("elsewhere")
         self.worker = Worker(
-            WorkerSpec(job="job", slot=0, worker="w", master="master"),
+            WorkerSpec(job="job", slot=0, worker="w", master="master", options=options),
             execution,
             self.store,
             network.endpoint("w"),
@@ -178,12 +187,14 @@ class Reading:
         messages = [decode(each) for each in self._receiver.receive(0)]
         return [each.sequence for each in messages if isinstance(each, Deliver)]
 
+    def reports(self) -> list[Report]:
+        """The reports that have left the worker since the last call."""
+        messages = [decode(each) for each in self._master.receive(0)]
+        return [each for each in messages if isinstance(each, Report)]
+
     def reported(self) -> int:
         """How far the split is committed by the last report that has left the worker."""
-        messages = [decode(each) for each in self._master.receive(0)]
-        return max(
-            (each.commits[READ].bundle for each in messages if isinstance(each, Report)), default=0
-        )
+        return max((each.commits[READ].bundle for each in self.reports()), default=0)
 
 
 @pytest.mark.parametrize("commit_ms", [0, 2 * LONG_ROUND_MS])
@@ -204,6 +215,29 @@ def test_a_round_is_computed_while_the_commit_of_the_one_before_is_under_way(
     assert job.store.submitted == job.store.committed
     assert job.delivered() == [ROUNDS]
     assert job.reported() == job.store.committed
+
+
+@pytest.mark.parametrize(
+    ("has_all", "options", "status", "interval_ms"),
+    [
+        (True, DEFAULTS, SplitStatus.ACTIVE, UNAWAITED_REPORT_INTERVAL_MS),
+        (False, DEFAULTS, SplitStatus.ACTIVE, BUSY_REPORT_INTERVAL_MS),
+        # The master alone knows the slowest split of all, and lets watermarks pass one that is idle.
+        (True, WorkerOptions(skew_limit_us=9), SplitStatus.ACTIVE, BUSY_REPORT_INTERVAL_MS),
+        (True, DEFAULTS, SplitStatus.IDLE, BUSY_REPORT_INTERVAL_MS),
+    ],
+)
+def test_a_busy_worker_reports_seldom_where_nothing_waits_for_that(
+    *, has_all: bool, options: WorkerOptions, status: SplitStatus, interval_ms: int
+) -> None:
+    round_ms = 2
+    script = [Batch([number], [number], status=status) for number in range(200)]
+    job = Reading(script, round_ms, has_all=has_all, options=options)
+    for _ in script:
+        assert job.worker.step()
+
+    expected = len(script) * round_ms / interval_ms
+    assert len(job.reports()) == pytest.approx(expected, abs=2)
 
 
 def test_what_waits_for_a_commit_leaves_as_soon_as_it_is_answered() -> None:

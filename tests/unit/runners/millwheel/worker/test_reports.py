@@ -18,6 +18,7 @@ from runners.millwheel.worker.reports import (
     BUSY_REPORT_INTERVAL_MS,
     REPORT_INTERVAL_MS,
     REPORTS_PER_MS,
+    UNAWAITED_REPORT_INTERVAL_MS,
     Reporter,
 )
 from runners.testing.manual_clock import ManualClock
@@ -127,24 +128,23 @@ def test_how_far_others_have_come_is_not_known_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("computes_watermarks", "interval_ms"),
+    ("waits_for_master", "interval_ms"),
     [
         # Another worker is behind, or the answer is on its way; the window is due all the while.
-        (False, AWAITED_REPORT_INTERVAL_MS),
-        # No window waits; but stages without windows come as far as the master says, so it is not later either.
-        (True, BUSY_REPORT_INTERVAL_MS),
+        (True, AWAITED_REPORT_INTERVAL_MS),
+        (False, UNAWAITED_REPORT_INTERVAL_MS),
     ],
 )
 def test_what_is_reported_and_not_answered_is_not_reported_each_time(
     *,
-    computes_watermarks: bool,
+    waits_for_master: bool,
     interval_ms: int,
 ) -> None:
     clock, found = ManualClock(), list[Report]()
     split = RangeId("read", 0)
     reporter = Reporter(
         0, "w", 2, clock, found.append, Counts, senders={"sum": {"read"}}, due_us=lambda: {"sum": 5},
-        computes_watermarks=lambda: computes_watermarks,
+        waits_for_master=lambda: waits_for_master,
     )  # fmt: skip
     for ms in range(SECOND_MS):
         clock.advance(1)
