@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -24,7 +25,7 @@ from sqlalchemy import make_url
 
 import dataflow as df
 from dataflow.io.storage import GCS_ENDPOINT_VARIABLE
-from dataflow.lake import iceberg_rest
+from dataflow.lake import iceberg_io, iceberg_rest
 from dataflow.lake.delta_source import DeltaSource
 from dataflow.lake.delta_table import DeltaPlace
 from dataflow.lake.iceberg_table import _with_timeouts
@@ -236,6 +237,8 @@ def test_gcs_that_refuses_or_is_away(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Each of some looks at a table that is away takes as long.
+    monkeypatch.setattr(iceberg_io, "_RETRIED", timedelta(seconds=1))
     address = f"gs://{gcs()}/lake"
     catalog = in_folder(tmp_path, address, gcs_store(os.environ[GCS_ENDPOINT_VARIABLE]))
     source = made_delta(address) if kind == "delta" else made_iceberg(catalog)

@@ -8,8 +8,9 @@ in by a round can fire windows by the same round, in the same commit.
 or gets it by the same commit.  So no owner of theirs takes a record to be in time whose output would be late.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from runners.core.stages.percentile_watermark import percentiles_of
 from runners.core.stages.plan import ExecutionPlan
@@ -52,6 +53,7 @@ class OwnWatermarks:
         )
         self._computable = self.with_both_guarantees.difference(percentiles_of(plan))
         self._is_each_computable = all(each.name in self._computable for each in plan.groupings())
+        self._by_computation: Mapping[str, list[OwnedRange]] = {}
         self.granted = 0
 
     @property
@@ -66,6 +68,16 @@ class OwnWatermarks:
     def are_all_computed(self) -> bool:
         """Whether those of all groupings are computed here, for now."""
         return self._is_each_computable and self.are_computed
+
+    def look(self) -> None:
+        """Look at which ranges there are; before the others are called, and when ranges have come or gone."""
+        found: dict[str, list[OwnedRange]] = {}
+        for range_id, owned in self._ranges.items():
+            found.setdefault(range_id.computation, []).append(owned)
+        self._by_computation = found
+
+    def _of(self, computations: Iterable[str]) -> Iterator[OwnedRange]:
+        return chain.from_iterable(self._by_computation.get(each, ()) for each in computations)
 
     def input_us(self, name: str, due_us: Mapping[str, int], *, is_time: bool) -> int | None:
         """The input watermark of a grouping, in microseconds; None: it is not computed here, or need not be now.
@@ -83,12 +95,7 @@ class OwnWatermarks:
         first_us = MIN_TIMESTAMP_US if is_time else min(due, default=MAX_TIMESTAMP_US)
         if first_us > self._least_source_us():
             return None
-        senders = self._senders[name]
-        holds_us = [
-            self._output_us(owned, name)
-            for range_id, owned in self._ranges.items()
-            if range_id.computation in senders
-        ]
+        holds_us = (self._output_us(owned, name) for owned in self._of(self._senders[name]))
         watermark_us = min(holds_us, default=MAX_TIMESTAMP_US)
         # No grouping behind this one comes further.
         return watermark_us if first_us <= watermark_us < MAX_TIMESTAMP_US else None
@@ -98,23 +105,16 @@ class OwnWatermarks:
 
         A source commits each watermark with what it has read.
         """
-        senders = {each for each in self._senders[name] if self._senders[each]}
+        senders = (each for each in self._senders[name] if self._senders[each])
         return [
             owned
-            for range_id, owned in self._ranges.items()
-            if range_id.computation in senders
-            and owned.watermark_us > owned.stored_input_watermark_us
+            for owned in self._of(senders)
+            if owned.watermark_us > owned.stored_input_watermark_us
         ]
 
     def _least_source_us(self) -> int:
-        return min(
-            (
-                owned.watermark_us
-                for range_id, owned in self._ranges.items()
-                if not self._senders[range_id.computation]
-            ),
-            default=MAX_TIMESTAMP_US,
-        )
+        sources = (each for each, senders in self._senders.items() if not senders)
+        return min((owned.watermark_us for owned in self._of(sources)), default=MAX_TIMESTAMP_US)
 
     def _output_us(self, owned: OwnedRange, receiver: str) -> int:
         """The event time before which a range sends a computation nothing more that this has not taken in."""

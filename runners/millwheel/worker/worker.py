@@ -106,6 +106,8 @@ VERY_LONG_ROUND_MS = 100
 #: Where a worker computes the watermarks itself, those by which nothing is due move so often: as often as busy workers
 #: report to a master that computes them.
 OWN_WATERMARK_INTERVAL_MS = 10
+#: And no more often than so many ranges in a millisecond: some hundredths of a worker's time.
+MOVED_RANGES_PER_MS = 10
 #: With more ranges each commit would have to write too much about how far all of them have come.
 CUT_RANGES_MAX = 32
 
@@ -187,8 +189,8 @@ class Worker:
         #: The input watermarks that groupings act by, and those of the master, which they may be ahead of.
         self._inputs_us, self._sent_us = dict[str, int](), dict[str, int]()
         self._own_watermarks = OwnWatermarks(self._ranges, plan, spec.options.guarantees)
-        #: When those were last moved whatever was due, and whether they are in this round.
-        self._moved_ms, self._is_time_for_own = clock.monotonic_ms(), False
+        #: When those were last moved whatever was due.
+        self._moved_ms = clock.monotonic_ms()
         self._percentiles_us = dict[str, int]()
         self._slowest_source_us = MIN_TIMESTAMP_US
         self._is_draining = False
@@ -333,8 +335,11 @@ class Worker:
         # signal on before it came here, and another one may not have processed it yet.  The receiver would get the
         # signal before what was emitted without it.
         worked = self._act_on_signals() | self._committer.resolve()
-        due_us = self._due_us() if self._own_watermarks.are_computed else {}
-        self._is_time_for_own = self._is_time_for_own_watermarks()
+        due_us = dict[str, int]()
+        if self._own_watermarks.are_computed:
+            self._own_watermarks.look()
+            due_us = self._due_us()
+        moves_own = self._is_time_to_move_own()
         # Not before: a signal follows what was sent ahead of it.
         self._router.handed_on_to = self._handed_on_to()
         for name, computation in self._computations.items():
@@ -358,10 +363,12 @@ class Worker:
                     self._committer.send_handed_on(name)
                 else:
                     worked |= self._take_in(name, computation)
-                worked |= self._advance_by_own(name, computation, due_us)
+                worked |= self._advance_by_own(name, computation, due_us, moves=moves_own)
             else:
                 worked |= self._read(computation)
         self._router.handed_on_to = frozenset()
+        if moves_own and not self._committer.is_round_empty:
+            self._moved_ms = self._clock.monotonic_ms()
         self._compactor.compact_with_round()
         self._committer.commit_round()
         self._caution.submitted()
@@ -480,7 +487,7 @@ class Worker:
         return True
 
     def _advance_by_own(
-        self, name: str, computation: GroupingComputation, due_us: dict[str, int]
+        self, name: str, computation: GroupingComputation, due_us: dict[str, int], *, moves: bool
     ) -> bool:
         """Fire some of what is due by the watermark that is computed here; returns whether anything was due.
 
@@ -488,11 +495,13 @@ class Worker:
             name: of the grouping.
             computation: the grouping, after it has taken in what there was.
             due_us: as `_due_us` was before that in this round; brought up to date.
+            moves: whether the watermark is to move although nothing is due by it, if this round has a commit anyway.
         """
         next_us = computation.firing.next_event_us
         if next_us is not None:
             due_us[name] = next_us
-        watermark_us = self._own_watermarks.input_us(name, due_us, is_time=self._is_time_for_own)
+        is_time = moves and not self._committer.is_round_empty
+        watermark_us = self._own_watermarks.input_us(name, due_us, is_time=is_time)
         if watermark_us is None or watermark_us <= self._inputs_us.get(name, MIN_TIMESTAMP_US):
             return False
         behind = self._own_watermarks.behind_in_store(name)
@@ -501,13 +510,11 @@ class Worker:
         self._inputs_us[name] = watermark_us
         return self._advance(name, computation)
 
-    def _is_time_for_own_watermarks(self) -> bool:
-        """Whether those that are computed here are to move in this round, although nothing may be due by them."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._moved_ms < OWN_WATERMARK_INTERVAL_MS:
-            return False
-        self._moved_ms = now_ms
-        return True
+    def _is_time_to_move_own(self) -> bool:
+        """Whether watermarks that are computed here are to move, although nothing may be due by them."""
+        # Each range is looked at for each grouping that it sends to.
+        interval_ms = max(OWN_WATERMARK_INTERVAL_MS, len(self._ranges) // MOVED_RANGES_PER_MS)
+        return self._clock.monotonic_ms() - self._moved_ms >= interval_ms
 
     def _owned(self, name: str) -> list[OwnedRange]:
         return [owned for range_id, owned in self._ranges.items() if range_id.computation == name]
