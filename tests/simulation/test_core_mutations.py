@@ -522,7 +522,7 @@ def compute_watermarks_without_all_ranges(patch: Patch) -> None:
     ) -> int | None:
         granted = own.granted
         own.granted = granted and len(own._ranges)
-        own.look()
+        own.index_ranges()
         found = input_us(own, name, due_us, is_time=is_time)
         own.granted = granted
         return found

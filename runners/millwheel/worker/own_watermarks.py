@@ -69,8 +69,8 @@ class OwnWatermarks:
         """Whether those of all groupings are computed here, for now."""
         return self._is_each_computable and self.are_computed
 
-    def look(self) -> None:
-        """Look at which ranges there are; before the others are called, and when ranges have come or gone."""
+    def index_ranges(self) -> None:
+        """Index the ranges by computation; before watermarks are computed, and when ranges have come or gone."""
         found: dict[str, list[OwnedRange]] = {}
         for range_id, owned in self._ranges.items():
             found.setdefault(range_id.computation, []).append(owned)

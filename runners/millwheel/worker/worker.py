@@ -337,7 +337,7 @@ class Worker:
         worked = self._act_on_signals() | self._committer.resolve()
         due_us = dict[str, int]()
         if self._own_watermarks.are_computed:
-            self._own_watermarks.look()
+            self._own_watermarks.index_ranges()
             due_us = self._due_us()
         moves_own = self._is_time_to_move_own()
         # Not before: a signal follows what was sent ahead of it.
