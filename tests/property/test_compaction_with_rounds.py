@@ -97,7 +97,7 @@ class Counting:
         return len(step.cells)
 
     def relieve(self) -> None:
-        """What comes between two rounds."""
+        """Evict cells that the store has, and begin to compact a full journal, as a worker does between two rounds."""
         self.journal.evict()
         if self.journal.is_full:
             self.journal.begin()
