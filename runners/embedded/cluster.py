@@ -45,6 +45,8 @@ _SETTINGS = {
     "log_checkpoints": "off",
     # A stream's tables are small and turn over quickly: in a minute, by default, they grow to many times their size.
     "autovacuum_naptime": "10s",
+    # What backends and vacuums write goes to disk bit by bit: commits do not wait for all of it every half minute.
+    "backend_flush_after": "1MB",
     "jit": "off",  # compiling costs more than the short statements of a bundle
 }
 

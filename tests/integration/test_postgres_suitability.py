@@ -173,6 +173,17 @@ def test_hostile_defaults_of_the_database_do_not_matter(
     assert store.connect().execute("SHOW synchronous_commit").fetchone() == ("on",)
 
 
+@pytest.mark.parametrize(("given", "expected"), [("0", "1MB"), ("512kB", "512kB")])
+def test_what_a_session_writes_is_not_kept_for_later(
+    store: PostgresStore, admin: psycopg.Connection[Any], given: str, expected: str
+) -> None:
+    """Commits would wait behind half a minute of it; whoever has chosen another measure keeps it."""
+    admin.execute(
+        f"ALTER DATABASE \"{admin.info.dbname}\" SET backend_flush_after = '{given}'".encode()
+    )
+    assert store.connect().execute("SHOW backend_flush_after").fetchone() == (expected,)
+
+
 # Secrets
 
 

@@ -52,6 +52,41 @@ def test_a_row_whose_key_moves_on_stays_one_row(store_dsn: str) -> None:
     }
 
 
+def test_reading_a_job_does_not_look_through_former_fences(store_dsn: str) -> None:
+    """The driver's witness reads it every minute, and people when they like."""
+    committer = held_snapshot.Committer(store_dsn, "fences")
+
+    def pages_of_reading() -> int:
+        before = committer.pages()["fences"]
+        assert committer.store.read_job("job") is not None
+        assert len(committer.store.read_jobs()) == 1
+        return committer.pages()["fences"] - before
+
+    with closing(committer.store), stores.open_snapshot(store_dsn):
+        committer.commit(WINDOW, rate=0)
+        first = pages_of_reading()
+        committer.commit(COMMITS, rate=0)
+        last = pages_of_reading()
+
+    assert last <= first + 2 * MORE_PAGES, (first, last)
+
+
+def test_a_vacuum_of_what_a_snapshot_keeps_is_paced(store_dsn: str) -> None:
+    """Every few seconds it would read all of it, and free nothing."""
+    committer = held_snapshot.Committer(store_dsn, "sent")
+    with closing(committer.store) as store:
+        found = store.connect().execute(
+            "SELECT c.relname, array_to_string(c.reloptions, ' ') FROM pg_class c "
+            "WHERE c.relnamespace = 'dataflow'::regnamespace AND c.relkind = 'r' AND c.relname ~ "
+            "'^(fences|journal|productions|deliveries|acknowledgements)(_[0-9]+)?$'"
+        )
+        options = dict(found.fetchall())
+
+    # The parents, and all but the first have one table for the job.
+    assert len(options) == 5 + 4
+    assert all("autovacuum_vacuum_cost_delay=" in each for each in options.values()), options
+
+
 def test_whoever_keeps_old_versions_of_rows_is_named(store_dsn: str) -> None:
     """A reader with a snapshot, and a writer that has not ended; not a session that waits for work, nor the store's."""
     with closing(PostgresStore(store_dsn)) as store, psycopg.connect(store_dsn) as idle:

@@ -22,6 +22,9 @@ SELECT set_config('synchronous_commit',
        set_config('idle_session_timeout', '0', FALSE),
        (SELECT set_config(name, '0', FALSE) FROM pg_settings WHERE name = 'transaction_timeout'),
        set_config('timezone', 'UTC', FALSE),
+       -- What this session writes of tables goes to disk at once.  Otherwise the kernel keeps it for half a minute, and
+       -- then a commit waits behind all of it (ADR 0114).
+       (SELECT set_config(name, '1MB', FALSE) FROM pg_settings WHERE name = 'backend_flush_after' AND setting = '0'),
        set_config('plan_cache_mode', 'force_generic_plan', FALSE),
        set_config('enable_seqscan', 'off', FALSE),
        -- It would collect all versions that a snapshot keeps, and then take the last.
@@ -602,7 +605,8 @@ SELECT j.name, j.mode, j.finished_at IS NOT NULL, j.signals, count(f.range_id),
 FROM dataflow.jobs j
 LEFT JOIN dataflow.computations c USING (job_id)
 LEFT JOIN dataflow.ranges r USING (computation_id)
-LEFT JOIN dataflow.fences f USING (range_id)
+LEFT JOIN LATERAL (SELECT g.* FROM dataflow.fences g WHERE g.range_id = r.range_id
+                   ORDER BY g.generation DESC LIMIT 1) f ON TRUE
 GROUP BY j.job_id
 ORDER BY j.name;
 
@@ -656,6 +660,7 @@ WHERE j.job_id = r.job_id AND j.name = %(name)s AND r.number = %(number)s
 
 -- name: read_ranges
 -- Ranges of a job with the ids that commits use: every one, or those with these ids and the heads of their handovers.
+-- The witness asks every minute, also while a snapshot keeps a million versions of fences: hence the last generation.
 WITH asked AS (
     SELECT range_id, handover_with FROM dataflow.ranges
     WHERE range_id = ANY(COALESCE(%(range_ids)b::int4[], ARRAY(
@@ -668,7 +673,8 @@ SELECT c.name, r.range_index, r.range_id, r.computation_id, r.first_hash, r.last
        f.signal_number, f.signal_hash, f.percentile_us, f.firing_us, r.removed_at IS NOT NULL
 FROM dataflow.ranges r
 JOIN dataflow.computations c USING (computation_id)
-JOIN dataflow.fences f USING (range_id)
+CROSS JOIN LATERAL (SELECT g.* FROM dataflow.fences g WHERE g.range_id = r.range_id
+                    ORDER BY g.generation DESC LIMIT 1) f
 WHERE c.job_id = %(job_id)s
   AND r.range_id IN (SELECT range_id FROM asked UNION SELECT handover_with FROM asked)
 ORDER BY r.range_id;
@@ -792,7 +798,10 @@ WHERE receiver_range_id = ANY(%(range_ids)b) AND receiver_token IS NOT NULL;
 -- name: read_cuts
 -- How far ranges of the job had come by what others keep.
 SELECT f.range_id, f.cut
-FROM dataflow.fences f JOIN dataflow.ranges r USING (range_id) JOIN dataflow.computations c USING (computation_id)
+FROM dataflow.ranges r
+JOIN dataflow.computations c USING (computation_id)
+CROSS JOIN LATERAL (SELECT g.range_id, g.cut FROM dataflow.fences g WHERE g.range_id = r.range_id
+                    ORDER BY g.generation DESC LIMIT 1) f
 WHERE c.job_id = %(job_id)s AND f.cut IS NOT NULL;
 
 -- name: read_deliveries_from
