@@ -20,11 +20,12 @@ SELECT set_config('synchronous_commit',
        -- A session that waits for work is not to be ended, nor, by default, a statement that takes long on purpose.
        set_config('statement_timeout', %(statement_timeout_ms)s, FALSE),
        set_config('idle_session_timeout', '0', FALSE),
-       (SELECT set_config(name, '0', FALSE) FROM pg_settings WHERE name = 'transaction_timeout'),
        set_config('timezone', 'UTC', FALSE),
-       -- What this session writes of tables goes to disk at once.  Otherwise the kernel keeps it for half a minute, and
-       -- then a commit waits behind all of it (ADR 0114).
-       (SELECT set_config(name, '1MB', FALSE) FROM pg_settings WHERE name = 'backend_flush_after' AND setting = '0'),
+       -- The first is not on every server.  By the second what this session writes of tables goes to disk at once;
+       -- otherwise the kernel keeps it for half a minute, and then a commit waits behind all of it (ADR 0114).
+       (SELECT count(set_config(name, CASE name WHEN 'transaction_timeout' THEN '0' ELSE '1MB' END, FALSE))
+        FROM pg_settings
+        WHERE name = 'transaction_timeout' OR (name = 'backend_flush_after' AND setting = '0' AND context = 'user')),
        set_config('plan_cache_mode', 'force_generic_plan', FALSE),
        set_config('enable_seqscan', 'off', FALSE),
        -- It would collect all versions that a snapshot keeps, and then take the last.

@@ -5,6 +5,9 @@
 -- every few seconds would read gigabytes for nothing.
 -- Rows that are updated in place need little of it: most updates free what came before, as soon as they may.
 -- Rows that come and go need it sooner after the snapshot has ended, since only a vacuum frees them.
+--
+-- Statistics are not collected of them: every statement finds their rows by keys, in one way.  From Postgres 17 on whoever
+-- collects them pauses while it has a page locked, and commits would wait for that.
 DO $$
 DECLARE
     paced record;
@@ -19,7 +22,9 @@ BEGIN
             SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = format('dataflow.%I', p.parent)::regclass
         ) t
     LOOP
-        EXECUTE format('ALTER TABLE %s SET (autovacuum_vacuum_cost_delay = %s)', paced.name, paced.delay_ms);
+        EXECUTE format(
+            'ALTER TABLE %s SET (autovacuum_vacuum_cost_delay = %s, autovacuum_analyze_threshold = 2000000000)',
+            paced.name, paced.delay_ms);
     END LOOP;
 END
 $$;
