@@ -12,7 +12,7 @@ from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.guards import STATISTICS, escape_text
 from runners.millwheel.store.port import PRUNED, KeptKind, PurgedKind, StoredLineage
 from runners.millwheel.store.postgres import takeover
-from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array
+from runners.millwheel.store.postgres.arrays import ByteaArray, Int4Array, Int8Array
 from runners.millwheel.store.postgres.catalog import to_signed
 from runners.millwheel.store.postgres.job_reads import JobReads
 from runners.millwheel.store.postgres.queries import QUERIES, job_queries
@@ -132,8 +132,11 @@ class KeptRowVerbs(JobReads):
                 "signals_up_to": signals_up_to,
                 "events_max": EVENTS_MAX,
             }
-            counts = {"ranges": _delete_retired(opened, found[0], parameters)}
-            for kind in PRUNED[1:]:
+            counts = {
+                "ranges": _delete_retired(opened, found[0], parameters),
+                "owners": _forget_owners(opened, parameters),
+            }
+            for kind in PRUNED[2:]:
                 (deleted,) = opened.execute(QUERIES[f"forget_{kind}"], parameters)
                 counts[kind] = deleted[0]
             return counts
@@ -206,3 +209,15 @@ def _delete_retired(opened: Connection[Any], number: int, parameters: Mapping[st
     opened.execute(QUERIES["delete_fences_of"], range_ids)
     opened.execute(QUERIES["delete_ranges"], range_ids)
     return len(numbers)
+
+
+def _forget_owners(opened: Connection[Any], parameters: Mapping[str, Any]) -> int:
+    """Delete former owners of ranges, and note up to which token they are forgotten; returns how many."""
+    rows = opened.execute(QUERIES["forget_owners"], parameters).fetchall()
+    last = dict[int, int]()
+    for range_number, token in rows:
+        last[range_number] = max(token, last.get(range_number, token))
+    if last:
+        noted = {"range_ids": Int4Array.of([*last]), "tokens": Int8Array.of([*last.values()])}
+        opened.execute(QUERIES["note_forgotten"], noted)
+    return len(rows)

@@ -1078,18 +1078,18 @@ DELETE FROM dataflow.ranges WHERE range_id = ANY(%(range_ids)b);
 
 -- name: forget_owners
 -- Owners that lost their ranges so long ago that none of their commits can be in doubt any more.
-WITH gone AS (
-    DELETE FROM dataflow.reigns g
-    USING dataflow.ranges r JOIN dataflow.computations c USING (computation_id)
-    WHERE g.range_id = r.range_id AND c.job_id = %(job_id)s
-      AND g.ended_at <= now() - %(older_than_s)s * INTERVAL '1 second'
-    RETURNING g.range_id, g.token
-), forgotten AS (
-    UPDATE dataflow.fences f SET forgotten_token = GREATEST(f.forgotten_token, l.token)
-    FROM (SELECT range_id, max(token) AS token FROM gone GROUP BY range_id) l
-    WHERE f.range_id = l.range_id
-)
-SELECT count(*) FROM gone;
+DELETE FROM dataflow.reigns g
+USING dataflow.ranges r JOIN dataflow.computations c USING (computation_id)
+WHERE g.range_id = r.range_id AND c.job_id = %(job_id)s
+  AND g.ended_at <= now() - %(older_than_s)s * INTERVAL '1 second'
+RETURNING g.range_id, g.token;
+
+-- name: note_forgotten
+-- Up to which token owners of ranges are forgotten.  Only if some are: it reads all versions of fences that a snapshot
+-- keeps, since by a place or by a generation it would miss a fence that is committed meanwhile.
+UPDATE dataflow.fences f SET forgotten_token = GREATEST(f.forgotten_token, s.token)
+FROM unnest(%(range_ids)b, %(tokens)b) AS s (range_id, token)
+WHERE f.range_id = s.range_id;
 
 -- name: forget_signals
 -- Signals that every range which listens has processed.  The last one stays, because the next is numbered after it.
