@@ -5,6 +5,7 @@ This is what a runner gets.  It knows no engine; an operation describes *what* i
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -261,6 +262,11 @@ class PipelineGraph:
     pcollections: Mapping[int, PCollectionNode]
     type_checks: tuple[TypeCheck, ...] = attrs.field(default=(), repr=False)
     freshness: tuple[FreshnessDeclared, ...] = attrs.field(default=(), repr=False)
+
+    @cached_property
+    def producers(self) -> Mapping[int, TransformNode]:
+        """By the id of each collection, the transform that makes it."""
+        return {each: node for node in self.transforms for each in node.outputs.values()}
 
     def consumers(self, pcollection_id: int) -> list[TransformNode]:
         """The transforms that read a collection, in order."""

@@ -10,6 +10,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple, Unpack, cast, overload
 
@@ -350,7 +351,7 @@ class Pipeline:
         return PipelineGraph(
             transforms=tuple(self._transforms),
             pcollections=dict(self._pcollections),
-            type_checks=tuple(each for some in self._type_checks.values() for each in some),
+            type_checks=tuple(chain.from_iterable(self._type_checks.values())),
             freshness=tuple(self._freshness.values()),
         )
 

@@ -189,50 +189,73 @@ def _holds_for_ever(graph: PipelineGraph, node: TransformNode) -> bool:
 def _check_that_late_panes_are_taken(
     graph: PipelineGraph, pcollection: int, strategy: WindowingStrategy, here: str
 ) -> None:
-    lags = _lags(graph)
     for origin in nearest(graph, pcollection, AssignWindows | Group | Read):
         if not isinstance(origin.operation, AssignWindows):
             continue  # frozen windows are kept as long as those that they come from
-        lag = lags[origin.inputs[0]]
+        lag = _lag_of(graph, origin.inputs[0])
         taken_us = strategy.allowed_lateness_us + _spare_us(origin.operation.window_fn)
         if lag.behind_us <= taken_us:
             continue
         _warn(
             f"{here} may drop what comes late to it by design",
             detail=f"{origin} allows a lateness of {in_words(strategy.allowed_lateness_us)}, "
-            f"less than {in_words(lag.behind_us)}: {', '.join(lag.causes)}",
+            f"less than {in_words(lag.behind_us)}: {', '.join(map(str, lag.causes))}",
             hint=f'pass allowed_lateness="{duration_text(lag.behind_us)}", or more, to that WindowInto',
         )
 
 
 @attrs.frozen
+class _Cause:
+    """What a transform lets elements be behind the watermark, in microseconds, and how it does."""
+
+    node: TransformNode
+    behind_us: int
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.node} {self.how} {in_words(self.behind_us)}"
+
+
+@attrs.frozen
 class _Lag:
-    """How far behind the watermark the elements of a collection may be by design, and which transform causes that."""
+    """How far behind the watermark the elements of a collection may be by design, and which transforms cause that."""
 
     behind_us: int = 0
-    causes: tuple[str, ...] = ()
+    causes: tuple[_Cause, ...] = ()
 
-    def and_more(self, behind_us: int, cause: str) -> _Lag:
-        return _Lag(self.behind_us + behind_us, (*self.causes, cause)) if behind_us else self
+    def and_more(self, cause: _Cause) -> _Lag:
+        if not cause.behind_us:
+            return self
+        return _Lag(self.behind_us + cause.behind_us, (*self.causes, cause))
 
 
-def _lags(graph: PipelineGraph) -> dict[int, _Lag]:
+def _lag_of(graph: PipelineGraph, pcollection: int) -> _Lag:
     lags: dict[int, _Lag] = {}
-    for node in graph.transforms:
-        lag = max(
-            (lags[each] for each in node.inputs), key=lambda each: each.behind_us, default=_Lag()
-        )
+    for node in _since_groupings(graph, pcollection):
+        # A pane can come until its window expires, whatever its inputs were, and so can what a timer causes.
+        inputs = () if isinstance(node.operation, Group) else node.inputs
+        lag = max((lags[each] for each in inputs), key=lambda each: each.behind_us, default=_Lag())
         if isinstance(node.operation, KeyedOperation):
-            # A pane can come until its window expires, whatever its inputs were, and so can what a timer causes.
             lateness_us = graph.pcollections[node.inputs[0]].strategy.allowed_lateness_us
-            closing = _Lag().and_more(lateness_us, f"{node} allows {in_words(lateness_us)}")
-            is_group = isinstance(node.operation, Group)
-            lag = closing if is_group else max(lag, closing, key=lambda each: each.behind_us)
+            closing = _Lag().and_more(_Cause(node, lateness_us, "allows"))
+            lag = max(lag, closing, key=lambda each: each.behind_us)
         if isinstance(node.operation, ParDo | StatefulParDo):
             skew_us = node.operation.allowed_timestamp_skew_us
-            lag = lag.and_more(skew_us, f"{node} may set times back by {in_words(skew_us)}")
+            lag = lag.and_more(_Cause(node, skew_us, "may set times back by"))
         lags.update(dict.fromkeys(node.outputs.values(), lag))
-    return lags
+    return lags[pcollection]
+
+
+def _since_groupings(graph: PipelineGraph, pcollection: int) -> list[TransformNode]:
+    """The transforms that a collection is made by, from the last groupings on, each behind those that it reads from."""
+    ahead, found = [graph.producers[pcollection]], dict[str, TransformNode]()
+    while ahead:
+        node = ahead.pop()
+        if node.label not in found:
+            found[node.label] = node
+            if not isinstance(node.operation, Group):
+                ahead.extend(graph.producers[each] for each in node.inputs)
+    return sorted(found.values(), key=lambda node: min(node.outputs.values()))
 
 
 def _gives_all_of_time(node: TransformNode) -> bool:
@@ -253,14 +276,13 @@ def _spare_us(window_fn: WindowFn) -> int:
 
 def _upstream(graph: PipelineGraph, pcollection: int) -> Iterator[TransformNode]:
     """All transforms that a collection is made by."""
-    producers = {each: node for node in graph.transforms for each in node.outputs.values()}
-    ahead, seen = [producers[pcollection]], set[str]()
+    ahead, seen = [graph.producers[pcollection]], set[str]()
     while ahead:
         node = ahead.pop()
         if node.label not in seen:
             seen.add(node.label)
             yield node
-            ahead.extend(producers[each] for each in node.inputs)
+            ahead.extend(graph.producers[each] for each in node.inputs)
 
 
 def _warn(fact: str, *, detail: str, hint: str) -> None:

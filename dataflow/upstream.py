@@ -36,8 +36,7 @@ def nearest_if(
         pcollection: the index of the collection in it.
         is_one: what is true of them.
     """
-    producers = {each: node for node in graph.transforms for each in node.outputs.values()}
-    ahead = [producers[pcollection]]
+    ahead = [graph.producers[pcollection]]
     seen: set[str] = set()
     while ahead:
         node = ahead.pop()
@@ -49,7 +48,7 @@ def nearest_if(
         else:
             # Side inputs have windows of their own, which are not those of the elements.
             inputs = node.inputs[:1] if isinstance(node.operation, SideInputs) else node.inputs
-            ahead.extend(producers[each] for each in inputs)
+            ahead.extend(graph.producers[each] for each in inputs)
 
 
 def windows_of(graph: PipelineGraph, pcollection: PCollectionNode) -> frozenset[WindowFn]:

@@ -46,10 +46,9 @@ class Folding:
         if pcoll.node.retracted_by:
             mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
         graph = pcoll.pipeline.graph()
-        producers = {output: node for node in graph.transforms for output in node.outputs.values()}
         place = pcoll.node.id
         while isinstance(strategy.window_fn, FrozenWindows):
-            place = producers[place].inputs[0]
+            place = graph.producers[place].inputs[0]
             strategy = graph.pcollections[place].strategy
         return cls(mode=mode, is_merging=isinstance(strategy.window_fn, MergingWindowFn))
 
