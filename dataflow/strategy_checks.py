@@ -206,7 +206,7 @@ def _check_that_late_panes_are_taken(
 
 @attrs.frozen
 class _Cause:
-    """What a transform lets elements be behind the watermark, in microseconds, and how it does."""
+    """A transform behind which elements may be late by design: by how many microseconds, and why."""
 
     node: TransformNode
     behind_us: int

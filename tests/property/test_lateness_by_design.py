@@ -1,4 +1,4 @@
-"""What a grouping is warned of: how late its input may be by the design of what is before it, in any graph."""
+"""The warning of a grouping whose input may be late by design: it has the longest delay of any graph before it."""
 
 import cProfile
 import pstats
