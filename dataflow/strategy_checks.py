@@ -231,11 +231,13 @@ class _Lag:
 
 def _lag_of(graph: PipelineGraph, pcollection: int) -> _Lag:
     lags: dict[int, _Lag] = {}
-    for node in _since_groupings(graph, pcollection):
-        # A pane can come until its window expires, whatever its inputs were, and so can what a timer causes.
+    # Nothing before a grouping counts: its panes can come until its window expires, whatever its inputs were.
+    since = _upstream(graph, pcollection, until=Group)
+    for node in sorted(since, key=lambda node: min(node.outputs.values())):
         inputs = () if isinstance(node.operation, Group) else node.inputs
         lag = max((lags[each] for each in inputs), key=lambda each: each.behind_us, default=_Lag())
         if isinstance(node.operation, KeyedOperation):
+            # What a timer causes can come until then, too.
             lateness_us = graph.pcollections[node.inputs[0]].strategy.allowed_lateness_us
             closing = _Lag().and_more(_Cause(node, lateness_us, "allows"))
             lag = max(lag, closing, key=lambda each: each.behind_us)
@@ -244,18 +246,6 @@ def _lag_of(graph: PipelineGraph, pcollection: int) -> _Lag:
             lag = lag.and_more(_Cause(node, skew_us, "may set times back by"))
         lags.update(dict.fromkeys(node.outputs.values(), lag))
     return lags[pcollection]
-
-
-def _since_groupings(graph: PipelineGraph, pcollection: int) -> list[TransformNode]:
-    """The transforms that a collection is made by, from the last groupings on, each behind those that it reads from."""
-    ahead, found = [graph.producers[pcollection]], dict[str, TransformNode]()
-    while ahead:
-        node = ahead.pop()
-        if node.label not in found:
-            found[node.label] = node
-            if not isinstance(node.operation, Group):
-                ahead.extend(graph.producers[each] for each in node.inputs)
-    return sorted(found.values(), key=lambda node: min(node.outputs.values()))
 
 
 def _gives_all_of_time(node: TransformNode) -> bool:
@@ -274,15 +264,16 @@ def _spare_us(window_fn: WindowFn) -> int:
     return 0
 
 
-def _upstream(graph: PipelineGraph, pcollection: int) -> Iterator[TransformNode]:
-    """All transforms that a collection is made by."""
+def _upstream(graph: PipelineGraph, pcollection: int, until: Any = ()) -> Iterator[TransformNode]:
+    """All transforms that a collection is made by; none before one whose operation is of the kinds ``until``."""
     ahead, seen = [graph.producers[pcollection]], set[str]()
     while ahead:
         node = ahead.pop()
         if node.label not in seen:
             seen.add(node.label)
             yield node
-            ahead.extend(graph.producers[each] for each in node.inputs)
+            if not isinstance(node.operation, until):
+                ahead.extend(graph.producers[each] for each in node.inputs)
 
 
 def _warn(fact: str, *, detail: str, hint: str) -> None:

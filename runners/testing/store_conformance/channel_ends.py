@@ -161,6 +161,21 @@ def check_former_owners_that_are_pruned_are_believed(connect: StoreFactory) -> N
     expect_error(LostCommitsError, partial(store.commit, lost), "a commit of an owner of now")
 
 
+def check_former_owners_of_today_are_not_pruned(connect: StoreFactory) -> None:
+    """Former owners of today are not pruned: whoever relies on a commit that they have not made is refused."""
+    store = opened(connect)
+    sender = Owner(store, LOW)
+    sender.commit()
+    made = mark(sender, LOW)
+    Owner(store, LOW)
+    expect_equal(store.prune(JOB, older_than_s=86_400.0)["owners"], 0, "owners that are pruned")
+    receiver = Owner(store, HIGH)
+    lost = receiver.production(
+        delivered={_CHANNEL: 0}, origins={_CHANNEL: made._replace(bundle=made.bundle + 1)}
+    )
+    expect_error(LostCommitsError, partial(store.commit, lost), "a commit of an owner of today")
+
+
 def check_ranges_behind_a_cut_are_not_given(connect: StoreFactory) -> None:
     """A range that has not come as far as another one keeps of it; that one itself has lost nothing."""
     store = opened(connect)
