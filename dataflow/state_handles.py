@@ -54,6 +54,8 @@ from windowing.timestamps import (
 
 #: Asked for by the class itself, as `isinstance` of an abstract one takes long for what is done with each element.
 _PAGED_TYPES: frozenset[type] = frozenset((PagedBag, JoinedBag, PagedMap, PagedList))
+#: Stands for state that is not there.
+_NOTHING: Any = object()
 
 
 @attrs.frozen
@@ -417,7 +419,8 @@ class CombiningValueState(_State):
     def add(self, value: Any) -> None:
         """Add a value."""
         self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
-        self._wrote()
+        if self._lifetime is not None:
+            self._lifetime.begin()
 
     def get_accumulator(self) -> Any:
         """What is kept: the accumulator of all values that were added; an empty one if none was."""
@@ -434,9 +437,8 @@ class CombiningValueState(_State):
         self._wrote()
 
     def _accumulator(self) -> Any:
-        if self._name in self._values:
-            return self._values[self._name]
-        return self._combine_fn.create_accumulator()
+        found = self._values.get(self._name, _NOTHING)
+        return self._combine_fn.create_accumulator() if found is _NOTHING else found
 
 
 @attrs.define

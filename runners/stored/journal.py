@@ -59,19 +59,23 @@ def _encoded(
     places = _Places()
     numbers, window_number = places.keys, places.window_number
     cells_found = []
+    # Most cells of a step are of one window, or of a few in turn.
+    window, number = None, None
     for cell_id, cell in cells:
-        window = cell_id[1]
+        if cell_id[1] is not window:
+            window = cell_id[1]
+            number = None if window is None else window_number(window)
         found: tuple[Any, ...] = (
             numbers.setdefault(cell_id[0], len(numbers)),
-            None if window is None else window_number(window),
+            number,
             None if cell is None else cell_fields(cell, own),
         )
         cells_found.append(found if len(cell_id) == 2 else found + cell_id[2:])
     timers_found = []
     for (timed, about, domain), fire_us in timers:
-        number = numbers.setdefault(timed[0], len(numbers))
+        key_number = numbers.setdefault(timed[0], len(numbers))
         at = None if timed[1] is None else window_number(timed[1])
-        timers_found.append((number, at, window_number(about), domain, fire_us))
+        timers_found.append((key_number, at, window_number(about), domain, fire_us))
     keys = keys_column(list(numbers), own, is_plain=is_plain)
     windows = windows_column(places.all_windows, own)
     return frame(CHANGES, keys, windows, cells_found, timers_found, own_blob(own))

@@ -305,7 +305,12 @@ class Effects:
         """
         count = len(values)
         if count == 1:
-            self.emit(values[0], timestamp_us, window, pane)
+            # As `emit` does, without a call of it: most elements cause one output.
+            self.values.append(values[0])
+            self.timestamps_us.append(timestamp_us)
+            self.windows.append(window)
+            self.panes.append(pane)
+            self.signs.append(+1)
             return
         self.values += values
         self.timestamps_us += (timestamp_us,) * count

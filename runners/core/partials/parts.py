@@ -32,7 +32,7 @@ class PartialParts(Sequence[Partial]):
 
 def parts_of(partials: Sequence[Partial]) -> Sequence[Sequence[Partial]]:
     """Partials as lists, columns, and unfolded partials."""
-    return partials.parts if isinstance(partials, PartialParts) else (partials,)
+    return partials.parts if type(partials) is PartialParts else (partials,)
 
 
 def records_in(partials: Sequence[Partial]) -> int:
@@ -68,15 +68,23 @@ def by_label(
         partials: of one grouping.
         label_of: returns the label of a key.
     """
+    if type(partials) is list:
+        return _rows_by_label(partials, label_of)
     found: dict[LabelT, list[Sequence[Partial]]] = defaultdict(list)
     for part in parts_of(partials):
         if isinstance(part, PartialColumns):
             for label, columns in divided(part, label_of):
                 found[label].append(columns)
             continue
-        rows: dict[LabelT, list[Partial]] = defaultdict(list)
-        for each in part:
-            rows[label_of(each[0])].append(each)
-        for label, several in rows.items():
-            found[label].append(several)
+        for label, rows in _rows_by_label(part, label_of).items():
+            found[label].append(rows)
     return {label: together(several) for label, several in found.items()}
+
+
+def _rows_by_label(
+    rows: Iterable[Partial], label_of: Callable[[Any], LabelT]
+) -> Mapping[LabelT, list[Partial]]:
+    found: dict[LabelT, list[Partial]] = defaultdict(list)
+    for each in rows:
+        found[label_of(each[0])].append(each)
+    return found

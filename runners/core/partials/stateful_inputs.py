@@ -6,9 +6,10 @@ that differ may become one; and none is merged here, as each element merges its 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from dataflow.canonical_keys import PLAIN_TYPES, CanonicalKeys
 from dataflow.element_digests import element_digest
@@ -21,6 +22,7 @@ from runners.core.partials.partial import Partial
 from windowing.pane import NO_FIRING, PaneInfo
 from windowing.window import GLOBAL_WINDOW, Window
 
+PlaceT = TypeVar("PlaceT")
 #: One element on its way to a stateful DoFn: value, event time, pane, sign.
 Input = tuple[Any, int, PaneInfo, int]
 
@@ -74,33 +76,32 @@ class StatefulInputs:
             KeyEncodingError: something cannot be a key.
         """
         size = len(bundle)
-        groups: dict[tuple[Any, Window], list[Input]] = defaultdict(list)
         keys = CanonicalKeys()
         refuse_other_than_pairs(self._node, bundle.values)
-        columns = zip(
-            bundle.values,
-            bundle.windows or [GLOBAL_WINDOW] * size,
-            bundle.timestamps_us,
-            bundle.panes or [NO_FIRING] * size,
-            bundle.signs or [+1] * size,
-            strict=True,
-        )
         try:
-            if self._keeps_order_of_keys:
-                return _in_order(
-                    (
-                        key if type(key) in PLAIN_TYPES else keys[key],
-                        window,
-                        [(value, timestamp_us, pane, sign)],
-                    )
-                    for (key, value), window, timestamp_us, pane, sign in columns
-                )
-            for (key, value), window, timestamp_us, pane, sign in columns:
-                one = key if type(key) in PLAIN_TYPES else keys[key]
-                groups[one, window].append((value, timestamp_us, pane, sign))
+            ones = [key if type(key) in PLAIN_TYPES else keys[key] for key, _ in bundle.values]
         except KeyEncodingError as error:
             raise error.located(str(self._node)) from None
-        return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
+        inputs = zip(
+            [value for _, value in bundle.values],
+            bundle.timestamps_us,
+            bundle.panes or repeat(NO_FIRING, size),
+            bundle.signs or repeat(+1, size),
+            strict=True,
+        )
+        windows = bundle.windows
+        if self._keeps_order_of_keys:
+            assigned = windows or repeat(GLOBAL_WINDOW, size)
+            return _in_order(
+                (key, window, [each])
+                for key, window, each in zip(ones, assigned, inputs, strict=True)
+            )
+        if windows is None:
+            return [
+                (key, GLOBAL_WINDOW, found, len(found))
+                for key, found in _grouped(ones, inputs).items()
+            ]
+        return _partials(_grouped(zip(ones, windows, strict=True), inputs))
 
     @staticmethod
     def net_count(partial: Partial) -> int:
@@ -114,7 +115,19 @@ class StatefulInputs:
         groups: dict[tuple[Any, Window], list[Input]] = defaultdict(list)
         for key, window, inputs, _ in partials:
             groups[key, window].extend(inputs)
-        return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
+        return _partials(groups)
+
+
+def _grouped(places: Iterable[PlaceT], inputs: Iterable[Input]) -> Mapping[PlaceT, list[Input]]:
+    """The elements of each place, in their order."""
+    groups: dict[PlaceT, list[Input]] = defaultdict(list)
+    for place, each in zip(places, inputs, strict=True):
+        groups[place].append(each)
+    return groups
+
+
+def _partials(groups: Mapping[tuple[Any, Window], list[Input]]) -> list[Partial]:
+    return [(key, window, inputs, len(inputs)) for (key, window), inputs in groups.items()]
 
 
 def _in_order(elements: Iterable[tuple[Any, Window, list[Input]]]) -> list[Partial]:

@@ -257,6 +257,10 @@ class _Step:
         self._born: set[CellId] = set()
         # The holds of cells before the step, where there are any.
         self._holds_us: dict[CellId, int] = {}
+        # Whether what user code emits for an element only has to be appended.
+        self._only_emits = not (self._can_hold or machine.keeps_outputs or machine.is_traced)
+        # The context of the element that is processed: one for all of a step, as nobody keeps it.
+        self._call = Call(None, GLOBAL_WINDOW, MIN_TIMESTAMP_US, self._now_us)
         # The window asked about last, and of it: its expiry, and the timers of a cell that sets none itself.
         self._window: Window | None = None
         self._window_expiry_us, self._window_timers = 0, TriggerTimers()
@@ -316,9 +320,11 @@ class _Step:
     def finish(self) -> Effects:
         """Set the engine's timers, delete expired or empty cells, and end the bundle."""
         paged_kinds = self._machine.paged_kinds
+        self._effects.touched = dict.fromkeys(self._touched)
         for cell_id, cell in self._touched.items():
             is_expired = self._expiry_us(cell_id) <= self._watermark_us
-            if (is_expired and not self._is_kept(cell)) or cell.is_empty:
+            has_timers = cell.timers or cell.backlog
+            if (is_expired and not self._is_kept(cell)) or not (cell.values or has_timers):
                 if cell.pages is not None:
                     cell.drop_pages()
                     self._touch_pages(cell.pages)
@@ -326,16 +332,17 @@ class _Step:
                 self._set_timers(cell_id, cell, TriggerTimers())
                 self._set_hold(cell_id, None)
                 if cell_id in self._born:
-                    continue
+                    del self._effects.touched[cell_id]
             else:
                 if paged_kinds:
                     self._fit(cell_id, cell)
                 if cell.pages is not None:
                     self._touch_pages(cell.pages)
-                self._set_timers(cell_id, cell, self._engine_timers(cell_id, cell))
+                wanted = self._engine_timers(cell_id, cell) if has_timers else self._window_timers
+                if wanted != cell.engine_timers:
+                    self._set_timers(cell_id, cell, wanted)
                 if self._can_hold:
                     self._set_hold(cell_id, cell.hold_us)
-            self._effects.touched[cell_id] = None
         return self._end_bundle()
 
     def _end_bundle(self) -> Effects:
@@ -629,16 +636,14 @@ class _Step:
         key, window, (value, timestamp_us, pane, sign) = cell_id[0], cell_id[1], element
         assert window is not None
         cell.firings = 0
-        call = Call(
-            emitted_key(key),
-            window,
-            timestamp_us,
-            self._now_us,
-            plain_pane(pane),
-            sign,
-            cell.watermark_us,
-        )
-        hold_us = cell.hold_us if self._can_hold else None
+        call = self._call
+        call.key, call.window, call.timestamp_us = emitted_key(key), window, timestamp_us
+        call.pane, call.sign, call.watermark_us = plain_pane(pane), sign, cell.watermark_us
+        if self._only_emits:
+            outputs = self._machine.invoker.process(cell, value, call)
+            self._effects.emit_all(outputs, timestamp_us, window, call.pane)
+            return
+        hold_us = self._hold_us(cell)
         outputs = self._machine.invoker.process(cell, value, call)
         self._emit(cell, outputs, call, timestamp_us, hold_us, ELEMENT_CAME, element)
 

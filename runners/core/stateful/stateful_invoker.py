@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import GeneratorType
 from typing import Any
 
 import attrs
@@ -163,7 +164,9 @@ class StatefulInvoker:
             for name, resolve in self._process_params:
                 params[name] = resolve(cell, call)
             returned = self._process(element, **params)
-            return [] if returned is None else list(outputs_of(self._node, returned, "process"))
+            if type(returned) is not GeneratorType:
+                returned = outputs_of(self._node, returned, "process")
+            return list(returned)
         except Exception as error:
             raise failure(self._node, error, element) from error
 

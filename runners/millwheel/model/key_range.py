@@ -4,7 +4,7 @@
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import attrs
@@ -46,14 +46,15 @@ class KeyMap:
         placed = sorted((each.low, each.high, range_id) for range_id, each in keys.items())
         self._lows = [low for low, _, _ in placed]
         self._highs = [high for _, high, _ in placed]
-        self._range_ids = [range_id for _, _, range_id in placed]
+        #: The ranges, in the order of their keys.
+        self.range_ids: Sequence[RangeId] = [range_id for _, _, range_id in placed]
 
     def find(self, key_hash: int) -> RangeId | None:
         """The range that has the key hash; None if it is in none of them."""
         index = bisect_right(self._lows, key_hash) - 1
         if index < 0 or key_hash >= self._highs[index]:
             return None
-        return self._range_ids[index]
+        return self.range_ids[index]
 
     @property
     def is_whole(self) -> bool:

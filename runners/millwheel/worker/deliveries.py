@@ -1,6 +1,6 @@
 """Deliveries: how the partials that are sent or handed on reach the windows of a grouping, each once."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -9,7 +9,6 @@ from runners.core.partials.partial import Partial
 from runners.core.partials.parts import by_label, parts_of
 from runners.core.stages.grouping import GroupingStage
 from runners.millwheel.model.guarantees import Guarantees
-from runners.millwheel.model.ids import RangeId
 from runners.millwheel.wire.messages import Deliver
 from runners.millwheel.worker.handed_on import HandedOn, HandedOnPart
 from runners.millwheel.worker.owned_range import OwnedRange
@@ -84,13 +83,13 @@ class Deliveries:
         Raises:
             KeyEncodingError: a key has no deterministic encoding; names the grouping.
         """
-        ranges, locate = self._state.ranges, self._state.locate
-        found = list[HandedOnPart]()
+        ranges, found = self._state.ranges, list[HandedOnPart]()
         for each in handed_on:
-            parts: Iterable[tuple[RangeId, Sequence[Partial] | bytes]] = each.payloads
-            if each.partials is not None:
-                parts = by_label(each.partials, lambda key: locate(key).range_id).items()
-            found += [HandedOnPart(each.sender, ranges[range_id], part) for range_id, part in parts]
+            if each.partials is None:
+                found += [HandedOnPart(each.sender, ranges[to], part) for to, part in each.payloads]
+            else:
+                parts = by_label(each.partials, self._state.locate)
+                found += [HandedOnPart(each.sender, owned, part) for owned, part in parts.items()]
         return found
 
     def take_handed_on(self, parts: Sequence[HandedOnPart], now_us: int) -> WorkerStep:
@@ -132,11 +131,11 @@ class Deliveries:
         """Divide the partials of a delivery among the ranges that their keys belong to now."""
         state = self._state
         taken_in = decode_partials(payload, self._stage.combiners)
-        by_range: Mapping[RangeId, Sequence[Partial]] = {owned.range_id: taken_in}
+        by_range: Mapping[OwnedRange, Sequence[Partial]] = {owned: taken_in}
         if any(each.handover_with for each in state.ranges.values()):
             # It may have been addressed before the ranges were reshaped.
-            by_range = by_label(taken_in, lambda key: state.locate(key).range_id)
-        for range_id, partials in by_range.items():
+            by_range = by_label(taken_in, state.locate)
+        for each, partials in by_range.items():
             for part in parts_of(partials):
-                state.meter.take_in(range_id, part, state.hash_of)
-            yield Arrival(partials, range_id, payload if partials is taken_in else None)
+                state.meter.take_in(each.range_id, part, state.hash_of)
+            yield Arrival(partials, each.range_id, payload if partials is taken_in else None)

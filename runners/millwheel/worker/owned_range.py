@@ -24,7 +24,8 @@ from windowing.timestamps import MIN_TIMESTAMP_US
 SEQUENCES_PER_OWNER = 1 << 32
 
 
-@attrs.define
+# Two of them are never one, so it is a key by itself.
+@attrs.define(eq=False)
 class OwnedRange:
     """Fence, deliveries and watermark of one range.
 

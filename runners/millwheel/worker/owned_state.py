@@ -160,17 +160,17 @@ class OwnedState:
         Raises:
             WorkerStoppedError: none of the ranges here has it.
         """
-        range_id = self._places[key]
-        if range_id is None:
+        owned = self._places[key]
+        if owned is None:
             # The sender knows newer bounds: another owner has reshaped the ranges, and they are not this worker's.
             raise WorkerStoppedError(f"{self._name} has no range for key {key!r} here any more")
-        return self.ranges[range_id]
+        return owned
 
     def _map_keys(self) -> None:
         self._map = KeyMap(
             {range_id: owned.keys for range_id, owned in self.ranges.items() if owned.keys}
         )
-        self._places = KeyPlaces(self._map, self._codec)
+        self._places = KeyPlaces(self._map, self._codec, self.ranges)
 
     def key_hashes(self) -> Iterator[int]:
         """The hashes of the keys in memory, about as often as there is state of them."""

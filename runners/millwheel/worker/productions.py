@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from runners.millwheel.model.ids import Channel, CommitMark, RangeId, Receipt
 from runners.millwheel.model.production import Counted, Production
+from runners.millwheel.model.signals import SignalMark
 from runners.millwheel.worker.owned_range import OwnedRange
 from runners.millwheel.worker.worker_step import WorkerStep
 from runners.stored.metrics import encode_metrics
@@ -19,10 +20,24 @@ def production_of(job: str, step: WorkerStep, ranges: Mapping[RangeId, OwnedRang
     """
     acknowledged: dict[Channel, int] = {}
     receipts: dict[Channel, Receipt] = {}
-    for owned in step.ranges.values():
-        taken = owned.outbox.take_acknowledged()
-        acknowledged.update(taken)
-        receipts.update((each, of) for each, of in owned.outbox.receipts.items() if each in taken)
+    watermarks_us: dict[RangeId, int] = {}
+    percentiles_us: dict[RangeId, int] = {}
+    firing_us: dict[RangeId, int] = {}
+    signal_marks: dict[RangeId, SignalMark] = {}
+    for range_id, owned in step.ranges.items():
+        if taken := owned.outbox.take_acknowledged():
+            acknowledged.update(taken)
+            known = owned.outbox.receipts.items()
+            receipts.update((each, receipt) for each, receipt in known if each in taken)
+        progress = step.progress[range_id]
+        watermarks_us[range_id] = progress.watermark_us
+        if progress.percentile_us is not None:
+            percentiles_us[range_id] = progress.percentile_us
+        fired_us = progress.firing_us
+        if fired_us is not None and fired_us > owned.stored_input_watermark_us:
+            firing_us[range_id] = fired_us
+        if progress.signal_mark != owned.signal_mark_committed:
+            signal_marks[range_id] = progress.signal_mark
     return Production(
         job=job,
         fences=[owned.fence() for owned in step.ranges.values()],
@@ -38,25 +53,10 @@ def production_of(job: str, step: WorkerStep, ranges: Mapping[RangeId, OwnedRang
         positions=step.positions,
         record_ids=step.record_ids,
         record_id_horizons_us=step.horizons_us,
-        watermarks_us={
-            range_id: progress.watermark_us for range_id, progress in step.progress.items()
-        },
-        percentiles_us={
-            range_id: progress.percentile_us
-            for range_id, progress in step.progress.items()
-            if progress.percentile_us is not None
-        },
-        firing_us={
-            range_id: progress.firing_us
-            for range_id, progress in step.progress.items()
-            if progress.firing_us is not None
-            and progress.firing_us > step.ranges[range_id].stored_input_watermark_us
-        },
-        signal_marks={
-            range_id: progress.signal_mark
-            for range_id, progress in step.progress.items()
-            if progress.signal_mark != step.ranges[range_id].signal_mark_committed
-        },
+        watermarks_us=watermarks_us,
+        percentiles_us=percentiles_us,
+        firing_us=firing_us,
+        signal_marks=signal_marks,
         finished=step.finished,
         reshape=step.reshape,
         ended_handovers=step.ended_handovers,

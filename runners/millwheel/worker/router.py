@@ -40,7 +40,7 @@ class Router:
             )
             for stage in plan.groupings()
         }
-        self._places: Mapping[str, KeyPlaces] = {}
+        self._places: Mapping[str, KeyPlaces[RangeId]] = {}
         #: Those whose partials are lists of elements.
         self._of_inputs = frozenset(
             stage.name
@@ -59,7 +59,10 @@ class Router:
             gaps = [name for name, ranges in maps.items() if not ranges.is_whole]
             assert not gaps, f"some keys of {gaps} have no range, or two: {routing}"
             self._places = {
-                name: KeyPlaces(ranges, self._codecs[name]) for name, ranges in maps.items()
+                name: KeyPlaces(
+                    ranges, self._codecs[name], {each: each for each in ranges.range_ids}
+                )
+                for name, ranges in maps.items()
             }
 
     def outgoing(

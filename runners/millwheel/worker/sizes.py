@@ -10,7 +10,7 @@ A single value that is larger than the store accepts is refused by name, before 
 * A step takes at least one thing in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from dataflow.errors import TransformError
@@ -73,16 +73,28 @@ class Pieces:
 
     def of(
         self, things: Sequence[T], dump: Callable[[Sequence[T]], bytes]
-    ) -> Iterator[tuple[Sequence[T], bytes]]:
-        """Yield the things in their order, as pieces and the bytes of each; no piece if there is no thing.
+    ) -> Iterable[tuple[Sequence[T], bytes]]:
+        """The things in their order, as pieces and the bytes of each; no piece if there is no thing.
 
         Args:
             things: of a sequence that may be divided.
             dump: encodes a piece.
 
         Raises:
-            TransformError: one of them is too large.
+            TransformError: one of them is too large; now, or when the pieces are iterated over.
         """
+        count = len(things)
+        if not 0 < count * self._bytes_each <= self._piece_bytes:
+            return self._divided(things, dump)
+        blob = dump(things)
+        self._bytes_each = max(1, len(blob) // count)
+        if len(blob) > self._piece_bytes:
+            return self._divided(things, dump)
+        return ((things, blob),)
+
+    def _divided(
+        self, things: Sequence[T], dump: Callable[[Sequence[T]], bytes]
+    ) -> Iterator[tuple[Sequence[T], bytes]]:
         start, end = 0, len(things)
         while start < end:
             count = min(end - start, max(1, self._piece_bytes // self._bytes_each))

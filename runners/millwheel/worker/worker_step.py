@@ -171,17 +171,14 @@ def merged(steps: Sequence[WorkerStep]) -> WorkerStep:
     """
     if len(steps) == 1:
         return steps[0]
-    found: dict[str, list[Any]] = {}
-    for step in steps:
-        for name, part in zip(_MERGES, _parts_of(step), strict=True):
-            if part:
-                found.setdefault(name, []).append(part)
-    return WorkerStep(
-        **{
-            name: parts[0] if len(parts) == 1 else _MERGES[name](parts)
-            for name, parts in found.items()
-        }
-    )
+    fields: dict[str, Any] = {}
+    # Of no steps there are no fields.
+    for name, of_steps in zip(_MERGES, zip(*map(_parts_of, steps), strict=True), strict=False):
+        # Most steps have nothing of most fields.
+        if any(of_steps):
+            parts = [part for part in of_steps if part]
+            fields[name] = parts[0] if len(parts) == 1 else _MERGES[name](parts)
+    return WorkerStep(**fields)
 
 
 def _in_order(parts: Iterable[Sequence[ItemT]]) -> tuple[ItemT, ...]:

@@ -32,7 +32,8 @@ from runners.core.tables.kinds import json_text
 from windowing.timestamps import to_timestamp_us
 
 #: Dimensions, has-null flag, element type; then length and lower bound of the only dimension.
-_HEADER = struct.Struct("!iiIii").pack
+_HEADER_FIELDS = "iiIii"
+_HEADER = struct.Struct(f"!{_HEADER_FIELDS}").pack
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 #: Up to so many numbers are packed by a layout for their number: what puts many in place takes a few microseconds.
@@ -95,6 +96,15 @@ class _NumberArray(PackedArray):
     origin: ClassVar[int] = 0
 
     @classmethod
+    def of(cls, values: Sequence[Any]) -> PackedArray:
+        """Pack ``values``; a few of them, as most commits of a stream have, at once with what is in front of them."""
+        count = len(values)
+        if count > _FEW or None in values:
+            return super().of(values)
+        begin = (1, 0, cls.element_oid, count, 1)
+        return cls(_few(cls.typecode, cls.counted(values), _HEADER_FIELDS, begin))
+
+    @classmethod
     def of_column(cls, column: pa.Array) -> PackedArray:
         """Pack an Arrow array without making a Python value for each element."""
         members = cls.members(column)
@@ -153,16 +163,25 @@ class _NumberArray(PackedArray):
 
 
 @cache
-def _layout(typecode: str, count: int) -> struct.Struct:
-    return struct.Struct("!" + count * f"i{typecode}")
+def _layout(begin: str, typecode: str, count: int) -> struct.Struct:
+    return struct.Struct("!" + begin + count * f"i{typecode}")
 
 
-def _few(typecode: str, numbers: Sequence[Any]) -> bytes:
-    """The elements of an array of a few numbers, as most commits of a stream have them."""
+def _few(
+    typecode: str, numbers: Sequence[Any], begin: str = "", fields_of_begin: Sequence[int] = ()
+) -> bytes:
+    """The elements of an array of a few numbers, as most commits of a stream have them.
+
+    Args:
+        typecode: of the numbers.
+        numbers: the elements.
+        begin: the layout of what is in front of them.
+        fields_of_begin: what is in front of them.
+    """
     fields = 2 * len(numbers) * [_SIZES[typecode]]
     fields[1::2] = numbers
     try:
-        return _layout(typecode, len(numbers)).pack(*fields)
+        return _layout(begin, typecode, len(numbers)).pack(*fields_of_begin, *fields)
     except struct.error as error:
         raise OverflowError(f"a number is out of range: {error}") from error
 

@@ -24,6 +24,7 @@ MillWheel, sections 6.3 and 8.3, figure 16; ADR 0023.
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import repeat
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -118,7 +119,7 @@ class CellCache(dict[CellId, Any]):
         self._uncommitted: dict[CellId, int] = {}
         #: The cells in memory, or just gone, that the store has; rather too many than too few.
         self._stored: set[CellId] = set()
-        #: Bytes by cell, in the order of use.
+        #: Bytes by cell; those that the store has as they are, in the order in which they came there or from there.
         self._sizes: dict[CellId, int] = {}
         #: The order of eviction of compacted cells; None until a cell has to be evicted for the first time.
         self._order: FurthestFirst[CellId] | None = None
@@ -238,28 +239,36 @@ class CellCache(dict[CellId, Any]):
             size: about how many bytes one of them has now.
             is_stored: whether the store may have them, although they were never read.
         """
-        first = self._writes + 1
+        # Made once and then merged into the large ones: to look a cell up takes longer than all else here.
+        numbers = {
+            cell_id: number for number, (cell_id, _) in enumerate(cells, start=self._writes + 1)
+        }
         self._writes += len(cells)
-        cell_ids = [cell_id for cell_id, _ in cells]
-        self._uncommitted.update(zip(cell_ids, range(first, self._writes + 1), strict=True))
+        self._uncommitted.update(numbers)
         if is_stored:
-            self._stored.update(cell_ids)
+            self._stored.update(numbers)
         if self._bytes_max is not None:
-            sizes, entry_bytes, change = self._sizes, ENTRY_BYTES + size, 0
-            for cell_id, cell in cells:
-                # Taken out first: the place is that of the last use.
-                change -= sizes.pop(cell_id, 0)
-                if cell is not None:
-                    sizes[cell_id] = entry_bytes
-                    change += entry_bytes
-            self._bytes += change
+            self._weigh_all(dict.fromkeys(numbers, ENTRY_BYTES + size), cells)
         if self._order is not None:
-            for cell_id in cell_ids:
+            for cell_id in numbers:
                 self._order.forget(cell_id)
         if self._stored_pages:
             for cell_id, _ in cells:
                 if type(cell_id) is PageId:
                     self._stored_pages.pop(cell_id, None)
+
+    def _weigh_all(self, written: dict[CellId, int], cells: Sequence[tuple[CellId, Any]]) -> None:
+        """Note how many bytes some cells take.
+
+        Args:
+            written: the bytes of each, as if none was gone.
+            cells: with their state; None: deleted.
+        """
+        sizes = self._sizes
+        self._bytes += sum(written.values()) - sum(map(sizes.get, written, repeat(0)))
+        sizes.update(written)
+        for cell_id in [cell_id for cell_id, cell in cells if cell is None]:
+            self._bytes -= sizes.pop(cell_id, 0)
 
     def is_stored(self, cell_id: CellId) -> bool:
         """Whether the store may have a cell that is in memory, or has just gone."""
@@ -286,6 +295,9 @@ class CellCache(dict[CellId, Any]):
             if self._uncommitted.get(cell_id) == write:
                 del self._uncommitted[cell_id]
                 self._note_stored(cell_id)
+                if cell_id in self._sizes:
+                    # The place is that of the last use, about: since then it has not changed.
+                    self._sizes[cell_id] = self._sizes.pop(cell_id)
                 if self._order is not None and cell_id in self:
                     self._order.use(cell_id, needed_us(cell_id, self[cell_id]))
         self.trim()

@@ -172,13 +172,16 @@ class Journal:
             touched: cells that have changed, or are gone.
             timers: those that have changed, and when they are due, in microseconds; None: they are gone.
         """
-        changes: dict[RangeId, _Changes] = {}
+        changes: dict[OwnedRange, _Changes] = {}
         # The range of a key is looked up once: most steps have fewer keys than cells, and each cell twice.
         of_key: dict[Any, _Changes] = {}
 
         def changes_of(key: Any) -> _Changes:
             owned = self._locate(key)
-            found = of_key[key] = changes.setdefault(owned.range_id, (owned, [], []))
+            found = changes.get(owned)
+            if found is None:
+                found = changes[owned] = (owned, [], [])
+            of_key[key] = found
             return found
 
         get = self._cells.get
@@ -191,7 +194,7 @@ class Journal:
         self._timers.update(timers)
         self._changed += sum(max(len(cells), len(timed)) for _, cells, timed in changes.values())
         return WorkerStep(
-            ranges={range_id: owned for range_id, (owned, _, _) in changes.items()},
+            ranges={owned.range_id: owned for owned in changes},
             journal=[
                 entry
                 for owned, cells, changed in changes.values()
