@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import goals, plot, reports, tables
@@ -38,13 +39,14 @@ def sections(results: Sequence[Result]) -> dict[str, str]:
     """Each table for which there are results, by its title."""
     all_runs = of_runs(results)
     runs = [each for each in all_runs if not _is_of_nexmark(each)]
+    snapshots = [each for each in results if each["case"] == goals.SNAPSHOT]
     found = {
         _NEXMARK: tables.nexmark_table(all_runs),
         _NEXMARK_GOALS: goals.table(
             [each for each in all_runs if each["case"] in NEXMARK], goals.NEXMARK_GOALS
         ),
         _NEXMARK_LATENCY: tables.nexmark_latency_table(all_runs),
-        _GOALS: goals.table([*runs, *reports.read()] if runs else []),
+        _GOALS: goals.table([*runs, *snapshots, *reports.read()] if runs or snapshots else []),
         _RATIOS: tables.ratio_table(runs),
         _LATENCY_RATIOS: tables.latency_ratio_table(runs),
         _LATENCY: tables.latency_table(runs),
@@ -81,9 +83,20 @@ def machines(results: Sequence[Result]) -> str:
     return "\n".join(f"* {each['day']}, `{each['command']}`: {each['machine']}" for each in found)
 
 
+def machine_line(machine: str, command: str) -> Result:
+    """The line about the machine that the results behind it are of.
+
+    Args:
+        machine: in words.
+        command: that makes the results again.
+    """
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    return {"case": MACHINE, "machine": machine, "day": day, "command": command}
+
+
 def of_runs(results: Sequence[Result]) -> list[Result]:
-    """Without the lines about machines."""
-    return [each for each in results if each["case"] != MACHINE]
+    """The results of runs of programs: without lines about machines, and about a stream under a snapshot."""
+    return [each for each in results if each["case"] not in (MACHINE, goals.SNAPSHOT)]
 
 
 def filled_in(page: str, parts: dict[str, str]) -> str:

@@ -57,8 +57,7 @@ def recording(given: argparse.Namespace, name: str, command: str) -> Iterator[Re
     ):
         found = Recording(server, file)
         machine = tables.machine(stores.flush_ms(server.home))
-        day = f"{now:%Y-%m-%d}"
-        found.note({"case": pages.MACHINE, "machine": machine, "day": day, "command": command})
+        found.note(pages.machine_line(machine, command))
         print(machine)
         yield found
     print(f"\nevery run: {path}")

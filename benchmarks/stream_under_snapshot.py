@@ -21,7 +21,7 @@ import attrs
 import psycopg
 
 import dataflow as df
-from benchmarks import harness, stores, tables
+from benchmarks import harness, pages, stores, tables
 from benchmarks.goals import SNAPSHOT
 from benchmarks.peers.ours_latency import COLUMNS, LEAD_S, TABLE, CountVisits
 from benchmarks.peers.ours_load import RateSource
@@ -198,7 +198,8 @@ def main() -> None:
         help="a file of results of make bench, which gets a line for the goals",
     )
     options = parser.parse_args()
-    print(tables.machine(), flush=True)
+    machine = tables.machine()
+    print(machine, flush=True)
     found = measure(
         options.rate, phases(options.before, options.under, options.after), options.seconds
     )
@@ -210,9 +211,12 @@ def main() -> None:
         print(f"  {line}")
     if options.results is not None:
         rows, p99 = (by_before(found, name) for name in ("rows", "p99"))
+        words = {name: getattr(options, name) for name in ("rate", "seconds", "under", "before")}
+        command = harness.command("benchmarks.stream_under_snapshot", words)
         result = {"case": SNAPSHOT, "rep": 0, "check": "ok", "rows": rows, "p99": p99}
         with options.results.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(result)}\n")
+            for each in (pages.machine_line(machine, command), result):
+                file.write(f"{json.dumps(each)}\n")
 
 
 if __name__ == "__main__":

@@ -161,6 +161,22 @@ def test_goals_are_bounds_of_medians() -> None:
     assert goals.table([]) == ""
 
 
+def test_a_stream_under_a_snapshot_is_in_the_goals_alone() -> None:
+    """With runs of programs in other files, or by itself."""
+    snapshot = {"case": goals.SNAPSHOT, "rep": 0, "check": "ok", "rows": 0.9, "p99": 2.5}
+    line = pages.machine_line("two cores", "python -m benchmarks.stream_under_snapshot")
+
+    with_runs, alone = pages.sections([*RUNS, line, snapshot]), pages.sections([line, snapshot])
+
+    for found in (with_runs, alone):
+        assert "99 % | at most 2 | 2.50 | 1 | not met |" in found.pop("Goals")
+    assert with_runs == {
+        title: text for title, text in pages.sections(RUNS).items() if title != "Goals"
+    }
+    assert alone == {}
+    assert "two cores" in pages.machines([line, snapshot])
+
+
 def test_plan_puts_what_is_compared_side_by_side() -> None:
     options = Options(
         cases=["B2", "S2"], peers=["ours", "spark-rdd", "spark-native"], sizes=[10], rates=[5],

@@ -36,7 +36,9 @@ from runners.core.partials.table import PartialTable
 from runners.core.partials.values_by_key import ValuesByKey
 from tests.ids import shown
 from triggers.windowing_strategy import WindowingStrategy
+from windowing.pane import NO_FIRING
 from windowing.timestamps import MIN_TIMESTAMP_US
+from windowing.window import GLOBAL_WINDOW
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 #: The clocks of Berlin show this twice, an hour apart.
@@ -206,14 +208,30 @@ def test_tables_of_partials_have_canonical_keys(name: str, bundles: list[list[Re
     check(taken, bundles)
 
 
-@given(records=st.lists(st.tuples(KEYS, st.integers(0, 5)), min_size=1, max_size=6))
-def test_stateful_do_fns_are_given_canonical_keys(records: list[Record]) -> None:
-    strategy = STRATEGIES["fixed"]
-    partials = StatefulInputs(node(ListCombineFn())).lift(
-        bundle_of(records, strategy, 0), watermark_us=0
-    )
+@pytest.mark.parametrize("name", ["global", "fixed"])
+@given(
+    records=st.lists(st.tuples(KEYS, st.integers(0, 5)), min_size=1, max_size=6),
+    keeps_order_of_keys=st.booleans(),
+)
+def test_stateful_do_fns_are_given_canonical_keys(
+    name: str, records: list[Record], *, keeps_order_of_keys: bool
+) -> None:
+    """In one partial for each key and window, with or without a column of windows."""
+    bundle = bundle_of(records, STRATEGIES[name], 0)
+    inputs = StatefulInputs(node(ListCombineFn()), keeps_order_of_keys=keeps_order_of_keys)
+    partials = inputs.lift(bundle, watermark_us=0)
 
-    check([(key, w, [each[0] for each in inputs], n) for key, w, inputs, n in partials], [records])
+    check([(key, w, [each[0] for each in taken], n) for key, w, taken, n in partials], [records])
+    if name == "global" or not keeps_order_of_keys:
+        places = [(encode_key(key), window) for key, window, *_ in partials]
+        assert len(set(places)) == len(places)
+    windows = bundle.windows or [GLOBAL_WINDOW] * len(records)
+    assert {
+        (value, time_us, NO_FIRING, +1, window)
+        for (_, value), time_us, window in zip(
+            bundle.values, bundle.timestamps_us, windows, strict=True
+        )
+    } == {(*each, window) for _, window, taken, _ in partials for each in taken}
 
 
 @given(

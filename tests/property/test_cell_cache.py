@@ -242,3 +242,17 @@ def test_what_is_needed_last_goes_first() -> None:
     assert asked == [cells[0]]
     counts = cache.counts
     assert (counts.hits, counts.misses, counts.loads, counts.evictions) == (2, 1, 1, 1)
+
+
+def test_of_what_is_needed_alike_that_goes_first_that_has_not_changed_for_longest() -> None:
+    """Where nothing had to go before, too, and the order of eviction begins with what is there."""
+    a, b, c, d = cells = [(key, Window(0, 9)) for key in "abcd"]
+    cache = CellCache(lambda _: iter(()), 3 * ENTRY_BYTES)
+    for cell_id in [a, b, c, a, d]:
+        cache[cell_id] = WindowState()
+        cache.wrote([(cell_id, cache[cell_id])], 0)
+        cache.compact([cell_id])()
+
+    assert cache.counts.evictions == 1
+    assert [a, c, d] == [each for each in cells if each in cache]
+    assert b not in cache

@@ -13,8 +13,9 @@ from runners.core.stages.plan import ExecutionPlan
 class Guarantees:
     """Of one computation: a read, a grouping, or a stateful DoFn.
 
-    Without either, records may count twice after a failure; none is lost in any case.  Both cost latency, so they are
-    worth giving up where the code is idempotent: a filter in front of a maximum, a set of what has been seen.
+    Without either, records may count twice after a failure; none is lost in any case.  Between workers both cost
+    latency, so they are worth giving up where the code is idempotent (a filter in front of a maximum, a set of what has
+    been seen) and one worker cannot carry the job: one that can has both for next to nothing (ADR 0071, ADR 0112).
     All state of a grouping with weak productions stays in memory.
 
     Attributes:

@@ -83,38 +83,40 @@ class Pieces:
         Raises:
             TransformError: one of them is too large; now, or when the pieces are iterated over.
         """
-        count = len(things)
-        if not 0 < count * self._bytes_each <= self._piece_bytes:
-            return self._divided(things, dump)
-        blob = dump(things)
-        self._bytes_each = max(1, len(blob) // count)
-        if len(blob) > self._piece_bytes:
-            return self._divided(things, dump)
-        return ((things, blob),)
+        if 0 < len(things) * self._bytes_each <= self._piece_bytes:
+            return self._encoded(things, dump)
+        return self._divided(things, dump)
 
     def _divided(
         self, things: Sequence[T], dump: Callable[[Sequence[T]], bytes]
     ) -> Iterator[tuple[Sequence[T], bytes]]:
+        """Yield pieces of so many things as should fit."""
         start, end = 0, len(things)
         while start < end:
             count = min(end - start, max(1, self._piece_bytes // self._bytes_each))
             # A sequence that fits into one piece is not copied.
             piece = things if count == end else things[start : start + count]
             start += count
-            yield from self._dumped(piece, count, dump)
+            yield from self._encoded(piece, dump)
 
-    def _dumped(
-        self, piece: Sequence[T], count: int, dump: Callable[[Sequence[T]], bytes]
-    ) -> Iterator[tuple[Sequence[T], bytes]]:
+    def _encoded(
+        self, piece: Sequence[T], dump: Callable[[Sequence[T]], bytes]
+    ) -> Iterable[tuple[Sequence[T], bytes]]:
+        """One piece, if it is as small as it should be, which most are; else several."""
         blob = dump(piece)
-        self._bytes_each = max(1, len(blob) // count)
+        self._bytes_each = max(1, len(blob) // len(piece))
         if len(blob) <= self._piece_bytes:
-            yield piece, blob
-        elif count > 1:
+            return ((piece, blob),)
+        return self._halved(piece, blob, dump)
+
+    def _halved(
+        self, piece: Sequence[T], blob: bytes, dump: Callable[[Sequence[T]], bytes]
+    ) -> Iterator[tuple[Sequence[T], bytes]]:
+        middle = len(piece) // 2
+        if middle:
             del blob
-            middle = count // 2
-            yield from self._dumped(piece[:middle], middle, dump)
-            yield from self._dumped(piece[middle:], count - middle, dump)
+            yield from self._encoded(piece[:middle], dump)
+            yield from self._encoded(piece[middle:], dump)
         elif len(blob) > self._value_bytes_max:
             raise too_large(self._what(piece[0]), len(blob), self._value_bytes_max)
         else:
