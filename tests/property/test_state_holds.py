@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow as df
@@ -138,3 +138,36 @@ def test_the_first_hold_is_reported(events: list[tuple[Any, ...]]) -> None:
 
     engine.advance(MAX_TIMESTAMP_US, MAX_TIMESTAMP_US)
     assert ({}, {}, 0) == (engine.holds, engine.cells, len(engine.timers))
+
+
+class EmitsEarly(df.DoFn):
+    """Holds the watermark at a second, or emits something at one."""
+
+    requires_time_sorted_input = False
+
+    def process(
+        self, element: tuple[str, tuple[str, int]], /, earliest: Any = df.DoFn.StateParam(EARLIEST)
+    ) -> Iterator[Any]:
+        what, at = element[1]
+        if what == "hold":
+            earliest.add(at)
+        else:
+            yield df.TimestampedValue(what, at)
+
+
+@given(hold=st.none() | st.integers(0, 9), at=st.integers(0, 9), output=st.integers(0, 9))
+@example(hold=2, at=7, output=3)
+def test_an_element_may_emit_as_early_as_its_key_holds(
+    hold: int | None, at: int, output: int
+) -> None:
+    """What is emitted counts from there on, so that it may be earlier than its element."""
+    engine = Engine.of(EmitsEarly())
+    engine.advance(0, 0)
+    if hold is not None:
+        engine.add(("a", GLOBAL_WINDOW, ("hold", hold), 0))
+    engine.add(("a", GLOBAL_WINDOW, ("output", output), at * US))
+
+    ((value, from_us, window),) = engine.outputs
+    assert (df.TimestampedValue("output", output), GLOBAL_WINDOW) == (value, window)
+    earliest = at if hold is None or hold >= at else max(hold, min(output, at))
+    assert earliest * US == from_us
