@@ -419,8 +419,7 @@ class CombiningValueState(_State):
     def add(self, value: Any) -> None:
         """Add a value."""
         self._values[self._name] = self._combine_fn.add_input(self._accumulator(), value)
-        if self._lifetime is not None:
-            self._lifetime.begin()
+        self._wrote()
 
     def get_accumulator(self) -> Any:
         """What is kept: the accumulator of all values that were added; an empty one if none was."""

@@ -68,10 +68,6 @@ def cell_fields(cell: Any, own: list[Any]) -> Sequence[Any]:
     """
     kind = type(cell)
     if kind is KeyedState:
-        if not (cell.timers or cell.backlog):
-            # As most are: what `_keyed_fields` returns for it.
-            own.append(cell.values)
-            return (_KEYED, (), cell.engine_timers)
         return _keyed_fields(cell, own)
     if kind is WindowState:
         return (_WINDOW, *_state_fields(cell, own))

@@ -1,7 +1,6 @@
-"""What groupings take as pairs, whatever the others in the bundle are."""
+"""Pairs with a key: a bundle of others too is refused by the first element that is none, wherever it stands."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import pytest
@@ -46,18 +45,24 @@ NODE = TransformNode(
 )
 
 
-@given(
-    pairs=st.lists(st.sampled_from(PAIRS), max_size=4),
-    others=st.lists(st.sampled_from([*NO_PAIRS, *NO_KEYS]), max_size=2),
-    more=st.lists(st.sampled_from(PAIRS), max_size=2),
+PLAIN = [("a", 1), ("b", 2)]
+#: What stands before and behind: nothing, pairs that are seen to be some all together, and pairs that are not.
+AROUND: Sequence[Sequence[Any]] = [[], PLAIN, PAIRS]
+
+
+@pytest.mark.parametrize("behind", AROUND, ids=["", "plain", "pairs"])
+@pytest.mark.parametrize("before", AROUND, ids=["", "plain", "pairs"])
+@pytest.mark.parametrize(
+    ("others", "fact"), [(NO_PAIRS, r"needs \(key, value\) pairs"), (NO_KEYS, "cannot be hashed")]
 )
-def test_a_bundle_is_refused_for_each_that_is_no_pair_with_a_key(
-    pairs: list[Any], others: list[Any], more: list[Any]
+def test_one_that_is_none_is_refused_among_any(
+    others: Sequence[Any], fact: str, before: Sequence[Any], behind: Sequence[Any]
 ) -> None:
-    """The error shows the first of them."""
-    refused: AbstractContextManager[Any] = nullcontext()
-    if others:
-        fact = "needs" if any(others[0] is each for each in NO_PAIRS) else "cannot be hashed"
-        refused = pytest.raises(TransformError, match=fact)
-    with refused:
-        refuse_other_than_pairs(NODE, [*pairs, *others, *more])
+    for each in others:
+        with pytest.raises(TransformError, match=fact):
+            refuse_other_than_pairs(NODE, [*before, each, *behind])
+
+
+@given(pairs=st.lists(st.sampled_from(PAIRS)))
+def test_pairs_are_taken(pairs: list[Any]) -> None:
+    refuse_other_than_pairs(NODE, pairs)

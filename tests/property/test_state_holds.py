@@ -160,7 +160,7 @@ class EmitsEarly(df.DoFn):
 def test_an_element_may_emit_as_early_as_its_key_holds(
     hold: int | None, at: int, output: int
 ) -> None:
-    """What is emitted counts from there on, so that it may be earlier than its element."""
+    """An output may be earlier than its element, but not than the hold of its key."""
     engine = Engine.of(EmitsEarly())
     engine.advance(0, 0)
     if hold is not None:
