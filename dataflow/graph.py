@@ -295,6 +295,12 @@ class PipelineGraph:
                 found.append(node)
         return tuple(reversed(found))
 
+    def sources(self) -> list[Source[Any]]:
+        """What the pipeline reads."""
+        return [
+            node.operation.source for node in self.transforms if isinstance(node.operation, Read)
+        ]
+
     def tables(self) -> tuple[TableSpec, ...]:
         """The result tables that the pipeline writes."""
         return tuple(

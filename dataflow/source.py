@@ -295,6 +295,18 @@ class Source(ABC, Generic[OutT_co]):
     def splits(self, desired: int) -> Sequence[Any]:
         """Divide the input into at least one part, aiming at ``desired``; 1 asks to keep the order of the input."""
 
+    def estimate_size(self) -> int | None:
+        """How many bytes the input has, about, as text or the like; None: nobody knows, or what is read says little.
+
+        A batch divides a small input into fewer parts, as each costs a task.  Called in the driver, perhaps before
+        `check`, and again whenever the job is run.  Where elements stand for more than they are, as names of files do,
+        it is best left as it is.
+
+        Raises:
+            InputError: the input cannot be read.
+        """
+        return None
+
     def release(self) -> None:
         """Let go of what `splits` holds for the readers, in the driver: the run has ended, however.  Idempotent.
 

@@ -272,6 +272,16 @@ OF_USER = PartialColumns(
     is_single=True,
 )
 COLUMNS = columns((pa.array(["a", "b"]), pa.array([1, 2])), is_single=False)
+#: So many that their numbers are stored in fewer bytes: of every size, with and without a step, and as they are.
+MANY = np.arange(1_000)
+MANY_COLUMNS = PartialColumns(
+    (pa.array(MANY - 7), pa.array(MANY * 100)),
+    WindowColumn(MANY * 60_000_000, (MANY + 1) * 60_000_000, 60_000_000),
+    MANY % 3 + 1,
+    ((MANY * (1 << 53) + 5,), (MANY * MANY * 99 + 3, MANY % 2 + 1)),
+    combiners=(SumColumns(), MeanColumns()),
+    is_single=False,
+)
 LATE_PARTIAL = LatePartial.of(("k", FIRST, [5], 1), LateElement(5, 30_000_000, -1))
 ROWS = [("k", FIRST, [1, 2], 2), ("k", SECOND, [3], 1), ("l", FIRST, [4], 1)]
 STATE = WindowState(
@@ -601,6 +611,7 @@ EXAMPLES: dict[str, Example] = {
         _partials,
     ),
     "partials as columns": _example(COLUMNS, encode_partials, _partials),
+    "partials as columns of few bytes": _example(MANY_COLUMNS, encode_partials, _partials),
     "partials as columns of a user": _example(
         OF_USER, encode_partials, lambda blob: decode_partials(blob, OF_USER.combiners)
     ),

@@ -127,6 +127,10 @@ class ArrivalTimeSource(Source):
         began_us = self.arrival.now_us()
         return [ArrivalSplit(split, began_us) for split in self.source.splits(desired)]
 
+    def estimate_size(self) -> int | None:
+        """The size of the wrapped source."""
+        return self.source.estimate_size()
+
     @property
     def discover_every_ms(self) -> int | None:
         """How often the wrapped source is asked."""

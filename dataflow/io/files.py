@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 #: Units of event times that are numbers since 1970, in microseconds.
 UNITS_US = {"s": US_PER_SECOND, "ms": 1_000, "us": 1}
 
+#: Files whose sizes are asked for; of more, each is a part of the input anyway.
+SIZES_MAX = 64
+#: What a packed file is taken to be when it is unpacked.
+UNPACKED_TIMES = 4
+
 #: One path or pattern, or several.
 Paths = str | Path | Sequence[str | Path]
 
@@ -94,6 +99,29 @@ class FileSource(Source):
         paths = self.paths()
         parts = max(1, desired // len(paths))
         return [split for path in paths for split in self.split_file(path, parts)]
+
+    def is_packed(self, path: str) -> bool:
+        """Whether a file is compressed, as those of binary formats are.
+
+        Args:
+            path: of the file.
+        """
+        del path
+        return True
+
+    def estimate_size(self) -> int | None:
+        """The bytes of the files, as they would be unpacked; None where they cannot be asked for, or are very many."""
+        paths = self.paths()
+        if len(paths) > SIZES_MAX:
+            return None
+        try:
+            sizes = self.storage.sizes(paths)
+        except OSError:
+            return None
+        return sum(
+            size * (UNPACKED_TIMES if self.is_packed(path) else 1)
+            for path, size in zip(paths, sizes, strict=True)
+        )
 
     @abstractmethod
     def split_file(self, path: str, parts: int) -> Sequence[Any]:

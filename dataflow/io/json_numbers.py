@@ -46,6 +46,7 @@ _Bytes = NDArray[np.uint8]
 _Words = NDArray[np.uint64]
 _Number = TypeVar("_Number", bound=np.generic)
 _Places = NDArray[np.int64]
+_Bools = NDArray[np.bool_]
 
 
 class _UnlikeError(Exception):
@@ -66,7 +67,8 @@ def number_columns(block: bytes, types: Mapping[str, pa.DataType]) -> pa.Table |
     if sorted(names) != sorted(types):
         return None
     head, *gaps, tail = _NUMBERS.split(first)
-    columns: dict[str, list[pa.Array[Any]]] = {}
+    line_bytes_min = len(b"".join((head, *gaps, tail, b"\n"))) + len(names)
+    columns = _Columns.of(types, -(-len(block) // line_bytes_min))
     start = 0
     try:
         while start < len(block):
@@ -74,14 +76,58 @@ def number_columns(block: bytes, types: Mapping[str, pa.DataType]) -> pa.Table |
             lines = _Lines.of(memoryview(block)[start:end], head, tail)
             for name, gap in zip(names, [b"", *gaps], strict=True):
                 lines.skip(gap)
-                is_float = pa.types.is_floating(types[name])
-                part = lines.floats() if is_float else lines.integers()
-                columns.setdefault(name, []).append(array_of(part))
+                columns.put(name, lines)
             lines.end(tail)
+            columns.rows += len(lines.ends)
             start = end
     except _UnlikeError:
         return None
-    return pa.table({name: pa.chunked_array(columns[name], types[name]) for name in types})
+    return columns.table()
+
+
+@attrs.define(eq=False)
+class _Columns:
+    """Room for the numbers of a block, which are put there piece by piece.
+
+    Attributes:
+        numbers: by name.
+        rows: how many are there.
+    """
+
+    numbers: dict[str, NDArray[Any]]
+    rows: int = 0
+
+    @classmethod
+    def of(cls, types: Mapping[str, pa.DataType], rows_max: int) -> "_Columns":
+        """Make room.
+
+        Args:
+            types: of the columns, by name.
+            rows_max: pages of memory that nobody writes to cost nothing.
+        """
+        kinds = {
+            name: np.float64 if pa.types.is_floating(each) else np.int64
+            for name, each in types.items()
+        }
+        return cls({name: np.empty(rows_max, kind) for name, kind in kinds.items()})
+
+    def put(self, name: str, lines: "_Lines") -> None:
+        """Read a number in each of some lines.
+
+        Args:
+            name: of the column.
+            lines: those that follow what is there.
+
+        Raises:
+            _UnlikeError: there is something else.
+        """
+        column = self.numbers[name]
+        part = lines.floats() if column.dtype == np.float64 else lines.integers()
+        column[self.rows : self.rows + len(part)] = part
+
+    def table(self) -> pa.Table:
+        """All that is there."""
+        return pa.table({name: array_of(each[: self.rows]) for name, each in self.numbers.items()})
 
 
 @attrs.define(eq=False)
@@ -129,17 +175,15 @@ class _Lines:
         Raises:
             _UnlikeError: in one there is something else.
         """
-        # Complex numbers are the sixteen bytes that NumPy picks at once.
-        size = 2 * _WORD
-        windows = _windows(self.text, np.complex128)
-        for offset in range(0, len(gap), size):
-            part = gap[offset : offset + size]
-            found = windows[self.at + offset if offset else self.at].view(np.uint64).reshape(-1, 2)
+        for offset in range(0, len(gap), 2 * _WORD):
+            words = self._two_words(self.at + offset if offset else self.at)
             for column in (0, 1):
-                wanted = part[column * _WORD : (column + 1) * _WORD]
-                if (
-                    found[:, column] & _FIRST[len(wanted)] != int.from_bytes(wanted, "little")
-                ).any():
+                start = offset + column * _WORD
+                wanted = gap[start : start + _WORD]
+                found = words[:, column]
+                if len(wanted) < _WORD:
+                    found = found & _FIRST[len(wanted)]
+                if np.count_nonzero(found != int.from_bytes(wanted, "little")):
                     raise _UnlikeError
         self.at = self.at + len(gap)
 
@@ -153,7 +197,8 @@ class _Lines:
             _UnlikeError: there is more in one line, or something else in the last one.
         """
         last = int(self.ends[-1])
-        if (self.at + len(tail) != self.ends).any() or self.text[last - len(tail) : last] != tail:
+        is_more = np.count_nonzero(self.at + len(tail) != self.ends)
+        if is_more or self.text[last - len(tail) : last] != tail:
             raise _UnlikeError
 
     def integers(self) -> NDArray[np.int64]:
@@ -163,15 +208,15 @@ class _Lines:
             _UnlikeError: one is none that JSON or 64 bits have.
         """
         is_negative, first = self._sign()
-        found, sizes = self._naturals(self.at)
+        found, sizes, words = self._naturals(self.at)
         _check_first(first, sizes, is_negative)
-        if int(sizes.max()) >= _INT_DIGITS_MAX and (
-            int(sizes.max()) > _INT_DIGITS_MAX or (found > _INT_MAX + is_negative).any()
-        ):
-            raise _UnlikeError
+        if words == _WORDS and (longest := int(sizes.max())) >= _INT_DIGITS_MAX:
+            is_beyond = found > _INT_MAX if is_negative is None else found > _INT_MAX + is_negative
+            if longest > _INT_DIGITS_MAX or np.count_nonzero(is_beyond):
+                raise _UnlikeError
         self.at = self.at + sizes
-        signed = found.astype(np.int64)
-        if is_negative.any():
+        signed = found.view(np.int64)
+        if is_negative is not None:
             np.negative(signed, out=signed, where=is_negative)
         return signed
 
@@ -179,11 +224,11 @@ class _Lines:
         """Likewise, as floats; those of more digits than a float has exactly one by one."""
         is_negative, first = self._sign()
         begins = self.at
-        found, sizes = self._naturals(begins)
+        found, sizes, _ = self._naturals(begins)
         points = begins + sizes
         is_point = np.frombuffer(self.text, np.uint8)[points] == ord(".")
-        _check_first(first, sizes, is_negative & ~is_point)
-        digits, fractions = self._naturals(points + 1)
+        _check_first(first, sizes, None if is_negative is None else is_negative & ~is_point)
+        digits, fractions, _ = self._naturals(points + 1)
         if not fractions[is_point].all():
             raise _UnlikeError  # A point with nothing behind it.
         fractions[~is_point] = 0
@@ -194,51 +239,76 @@ class _Lines:
         floats: NDArray[np.float64] = found.astype(np.float64) / _POWERS_OF_TEN[fractions]
         for row in np.flatnonzero(is_long).tolist():
             floats[row] = float(self.text[begins[row] : self.at[row]])
-        return np.where(is_negative, -floats, floats)
+        return floats if is_negative is None else np.where(is_negative, -floats, floats)
 
-    def _sign(self) -> tuple[NDArray[np.bool_], _Bytes]:
-        """Read a minus where one is; returns whether, and the first digits."""
+    def _sign(self) -> tuple[_Bools | None, _Bytes]:
+        """Read a minus where one is; returns whether, or None if none is, and the first digits."""
         characters = np.frombuffer(self.text, np.uint8)
         first = characters[self.at]
         is_negative = first == ord("-")
-        if is_negative.any():
-            self.at = self.at + is_negative
-            first = characters[self.at]
-        return is_negative, first
+        if not np.count_nonzero(is_negative):
+            return None, first
+        self.at = self.at + is_negative
+        return is_negative, characters[self.at]
 
-    def _naturals(self, begins: _Places) -> tuple[_Words, _Places]:
-        """The natural numbers that begin there, and how many digits each has; 0 where there is none.
+    def _naturals(self, begins: _Places) -> tuple[_Words, _Places, int]:
+        """The natural numbers that begin there, how many digits each has, and how many words were looked at.
 
-        Of one with more digits than are looked at the first ones are taken: what follows is no text between numbers.
+        Where there is none it is 0, with no digit.  Of one with more digits than are looked at the first ones are
+        taken: what follows is no text between numbers.
         """
-        found, sizes = self._eight_digits(begins)
+        words = self._two_words(begins)
+        found, sizes = _eight_digits(words[:, 0])
         for word in range(1, _WORDS):
             is_longer = sizes == word * _WORD
-            if not is_longer.any():
-                break
-            lower, more = self._eight_digits(begins + word * _WORD, where=is_longer)
-            found = found * _TENS[more] + lower
-            sizes = sizes + more
-        return found, sizes
+            if not np.count_nonzero(is_longer):
+                return found, sizes, word
+            if word % 2 == 0:
+                words = self._two_words(begins + word * _WORD)
+            lower, more = _eight_digits(words[:, word % 2], where=is_longer)
+            found *= _TENS[more]
+            found += lower
+            sizes += more
+        return found, sizes, _WORDS
 
-    def _eight_digits(
-        self, begins: _Places, where: NDArray[np.bool_] | None = None
-    ) -> tuple[_Words, _Places]:
-        digits = _windows(self.text, np.uint64)[begins] ^ _ZEROS
-        # From the first character that is no digit on a high bit may be a carry.
-        others = ((digits + _OVER_NINE) | digits) & _HIGH_BITS
-        sizes = _byte_of((others & -others) >> np.uint64(7))
-        if not others.all():
-            sizes[others == 0] = _WORD
-        if where is not None:
-            sizes *= where
-        digits <<= ((_WORD - sizes) << 3).view(np.uint64)
-        # Two digits of each two bytes, four of each four, and eight: Daniel Lemire, "Quickly parsing eight digits".
-        digits = digits * np.uint64(10) + (digits >> np.uint64(8))
-        pairs = np.uint64(0x000000FF_000000FF)
-        outer = (digits & pairs) * np.uint64(0x000F4240_00000064)
-        inner = ((digits >> np.uint64(16)) & pairs) * np.uint64(0x00002710_00000001)
-        return (outer + inner) >> np.uint64(32), sizes
+    def _two_words(self, begins: _Places) -> _Words:
+        """The sixteen bytes from each place on, as two numbers."""
+        # Complex numbers are the sixteen bytes that NumPy picks at once.
+        windows = _windows(self.text, np.complex128)
+        return windows[begins].view(np.uint64).reshape(-1, 2)
+
+
+def _eight_digits(words: _Words, where: _Bools | None = None) -> tuple[_Words, _Places]:
+    """The natural number at the beginning of each eight bytes, and how many digits it has.
+
+    Args:
+        words: the bytes.
+        where: there is one, as far as is known; elsewhere it has no digit, and is 0.  None: everywhere.
+    """
+    digits = words ^ _ZEROS
+    # From the first character that is no digit on a high bit may be a carry.
+    others = digits + _OVER_NINE
+    others |= digits
+    others &= _HIGH_BITS
+    sizes = _byte_of((others & -others) >> np.uint64(7))
+    if np.count_nonzero(others) < len(others):
+        sizes[others == 0] = _WORD
+    if where is not None:
+        sizes *= where
+    digits <<= ((_WORD - sizes) << 3).view(np.uint64)
+    # Two digits of each two bytes, four of each four, and eight: Daniel Lemire, "Quickly parsing eight digits".
+    seconds = digits >> np.uint64(8)
+    digits *= np.uint64(10)
+    digits += seconds
+    pairs = np.uint64(0x000000FF_000000FF)
+    inner = digits >> np.uint64(16)
+    inner &= pairs
+    inner *= np.uint64(0x00002710_00000001)
+    digits &= pairs
+    digits *= np.uint64(0x000F4240_00000064)
+    digits += inner
+    digits >>= np.uint64(32)
+    return digits, sizes
 
 
 def _line_ends(text: bytes) -> _Places:
@@ -258,13 +328,21 @@ def _byte_of(words: _Words) -> _Places:
     return ((words * _PLACES) >> np.uint64(56)).view(np.int64)
 
 
-def _check_first(first: _Bytes, sizes: _Places, is_negative_integer: NDArray[np.bool_]) -> None:
+def _check_first(first: _Bytes, sizes: _Places, is_negative_integer: _Bools | None) -> None:
     """Refuse numbers that begin with no digit, or with a zero and more digits.
 
     -0 is refused too: to a parser of JSON it is the integer 0, whatever field it is for.
+
+    Args:
+        first: the characters that they begin with, behind the sign.
+        sizes: how many digits each has.
+        is_negative_integer: which are integers and have a minus; None: none is.
     """
-    is_odd = (first == ord("0")) & ((sizes > 1) | is_negative_integer)
-    if int(sizes.min()) < 1 or is_odd.any():
+    is_odd = sizes > 1
+    if is_negative_integer is not None:
+        is_odd |= is_negative_integer
+    is_odd &= first == ord("0")
+    if np.count_nonzero(sizes) < len(sizes) or np.count_nonzero(is_odd):
         raise _UnlikeError
 
 

@@ -26,8 +26,6 @@ from windowing.timestamps import (
 #: A block has at most so many bytes, and then up to the end of its line.
 BLOCK_BYTES_MAX = 32 << 20
 _BLOCK_BYTES_MIN = 1 << 16
-#: Bytes of a line, before one has been read.
-_LINE_BYTES_FIRST = 64
 #: A block has a little less than is asked for, so that not much of one is left for the next time.
 _FILL = 0.97
 
@@ -85,7 +83,8 @@ class _RowsReader(FileReader):
 
     def __init__(self, source: JsonRowsSource, split: FileSplit, position: int | None) -> None:
         self._source = source
-        self._line_bytes: float = _LINE_BYTES_FIRST
+        #: Of a line, about; the first block is a small one, by which it is known.
+        self._line_bytes = 0.0
         super().__init__(source, split, position)
 
     def take(self, max_records: int) -> Sequence[Any]:

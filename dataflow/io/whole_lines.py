@@ -4,6 +4,7 @@ A line ends with LF, CR LF or CR, as for Python's text files, and the last line 
 A piece ends where a line does: one that is cut, or whose CR may be the half of a CR LF, waits for the rest.
 """
 
+import io
 from collections.abc import Iterator
 from itertools import chain
 from typing import Protocol
@@ -12,6 +13,8 @@ from dataflow.errors import InputError
 
 #: Bytes that are read of a file in one go, at least.
 READ_BYTES = 1 << 16
+#: Of a piece so many times as long, the end is looked for in so many bytes before it is read.
+TAIL_BYTES, _TAILS = 1 << 12, 16
 
 
 class Bytes(Protocol):
@@ -72,6 +75,9 @@ class WholeLines:
         Raises:
             InputError: the file became shorter while it was read.
         """
+        if length := self._whole_lines(size):
+            # A piece may be many megabytes, which are copied once as they are read.
+            size = length
         while self.end is None or self._at < self.end:
             # A line that is longer than anybody thought is put together in steps that grow with it.
             wanted = max(size - len(self._begun), len(self._begun), 1)
@@ -84,7 +90,9 @@ class WholeLines:
             is_all = self._at == self.end and not self._is_growing
             if length := len(found) if is_all else end_of_lines(found):
                 self._begun = found[length:]
-                # A piece may be many megabytes, so it is copied once.
+                if not begun and length == len(found):
+                    return found
+                # So it is copied once more.
                 return b"".join((begun, memoryview(found)[:length]))
             # There may be an end in front: a CR whose LF has not come.
             together = begun + found
@@ -93,6 +101,19 @@ class WholeLines:
             if length:
                 return together[:length]
         return b""
+
+    def _whole_lines(self, size: int) -> int:
+        """How many bytes of so many are whole lines; 0 where that is not known before all are read."""
+        file = self._file
+        is_inside = self.end is not None and self._at + size < self.end
+        is_here = isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO)
+        if self._begun or not is_inside or not is_here or size < _TAILS * TAIL_BYTES:
+            return 0
+        file.seek(self._at + size - TAIL_BYTES)
+        tail = file.read(TAIL_BYTES)
+        file.seek(self._at)
+        length = end_of_lines(tail)
+        return size - TAIL_BYTES + length if length else 0
 
     def _read(self, wanted: int) -> bytes:
         """The next bytes; none at the end of a file whose end was not known."""

@@ -155,6 +155,10 @@ class LakeSource(ParquetSource):
         began_us = self.began_us()
         return [(version, parts, part, began_us) for part in range(parts)]
 
+    def estimate_size(self) -> int | None:
+        """None: its files are those of a version, which is chosen when the input is divided."""
+        return None
+
     def open(self, split: Split, position: Position | None, *, fence: int) -> SourceReader:
         """Read on."""
         return LakeReader(self, split, position)

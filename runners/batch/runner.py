@@ -51,7 +51,11 @@ from runners.stored.places import decode_read_so_far, decode_split
 from runners.worker_log import checked_level
 from windowing.timestamps import DurationLike
 
+#: Where parts differ, a core that is done early has another one.
 _PARTITIONS_PER_CORE = 2
+#: What a core reads at most where it has one part alone: a part more is a task more in each round of tasks, some 50 ms,
+#: and little is lost by parts of so little that differ.
+_PART_BYTES = 256 << 20
 
 
 class BatchRunner:
@@ -71,7 +75,8 @@ class BatchRunner:
         code: modules, package directories and archives to bring to executors that do not have them.
         partitions: how many parts sources are divided into, about, and how many key ranges each
             grouping has; fixed when the job is first run. By default two for each core of this
-            machine.  What one key range has to write must fit into the memory of a worker.
+            machine, or one where all input is known to be small: at most 256 MiB a core by `Source.estimate_size`.
+            What one key range has to write must fit into the memory of a worker.
         log_level: what of this level ("DEBUG", "INFO", ...) or above user code logs reaches `logging` in this process;
             None: that of the environment variable DATAFLOW_LOG_LEVEL, else INFO.
         log_format: as for `DirectRunner`.
@@ -114,7 +119,7 @@ class BatchRunner:
             raise PipelineError(f"partitions must be positive, not {partitions}")
         self._job, self._store, self._fresh = job, store, fresh
         self._spark = SparkOptions(master or LOCAL_MASTER, spark_settings, code)
-        self._partitions = partitions or _PARTITIONS_PER_CORE * (os.cpu_count() or 1)
+        self._partitions = partitions
         self._tries = checked_tries(tries_per_record)
         self._step_timeout_ms = checked_step_timeout_ms(step_timeout)
         self._log_level, self._check_types = checked_level(log_level), check_types
@@ -148,6 +153,7 @@ class BatchRunner:
 
     def _run(self, graph: PipelineGraph) -> StoreResult:
         use_format(self._log_format)
+        partitions = self._partitions or partitions_of(graph, os.cpu_count() or 1)
         prepared = prepare(
             graph,
             JobOptions(
@@ -155,8 +161,8 @@ class BatchRunner:
                 mode="batch",
                 store=self._store,
                 fresh=self._fresh,
-                splits_desired=self._partitions,
-                ranges_per_grouping=self._partitions,
+                splits_desired=partitions,
+                ranges_per_grouping=partitions,
                 log_level=self._log_level,
                 check_types=self._check_types,
                 lineage=self._lineage,
@@ -191,6 +197,21 @@ class BatchRunner:
         relay_all(prepared)
         finish(prepared)
         return prepared.result
+
+
+def partitions_of(graph: PipelineGraph, cores: int) -> int:
+    """How many parts a batch is divided into where its user does not say.
+
+    Args:
+        graph: of the pipeline.
+        cores: of this machine.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    sizes = [source.estimate_size() for source in graph.sources()]
+    is_small = None not in sizes and sum(filter(None, sizes)) <= cores * _PART_BYTES
+    return cores if is_small else cores * _PARTITIONS_PER_CORE
 
 
 def finish(prepared: PreparedJob) -> None:

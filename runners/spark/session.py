@@ -58,6 +58,8 @@ _SOCKETS_PREFIX = "dataflow-sockets-"
 _SOCKETS_PATH_MAX = 60
 # On this machine Java only moves bytes, for as long as the job takes: to compile better costs it more than it gains.
 _COMPILER = "-XX:TieredStopAtLevel=1"
+#: So many tasks write the first shuffle of a process, and read it.
+_SHUFFLED_PARTS = 2
 # Without these Spark looks the host's name up, and warns if that is a loopback address.
 _LOCAL_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
 
@@ -196,7 +198,7 @@ def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkCont
             hint="what Java printed above has the details; is there enough memory, is the master URL right?",
         ) from error
     if _is_in_driver(master):
-        threading.Thread(target=_load_serializer, args=(context,), daemon=True).start()
+        threading.Thread(target=_load_shuffle, args=(context,), daemon=True).start()
     if threading.current_thread() is threading.main_thread():
         # PySpark's own handler calls Java in the middle of whatever call is under way; our runners end their jobs.
         signal.signal(signal.SIGINT, on_interrupt)
@@ -216,18 +218,23 @@ def _use_unix_sockets(conf: SparkConf) -> None:
         remove_temporary_dir(directory)
 
 
-def _load_serializer(context: SparkContext) -> None:
-    """Load what Java writes shuffles with, beside what the driver does meanwhile.
+def _load_shuffle(context: SparkContext) -> None:
+    """Load what Java takes for a shuffle like ours, by a small one, beside what the driver does meanwhile.
 
-    It takes a fifth of a second, once in a process: Kryo looks up classes of Spark's SQL and of its machine learning.
-    Otherwise the first tasks that write a shuffle do it, while all others wait.
+    It takes a quarter of a second, once in a process: Kryo looks up classes of Spark's SQL and of its machine learning,
+    Hadoop reads its settings, and hundreds of lambdas get a class.  Otherwise the first tasks that write a shuffle do
+    it, while all others wait.
     """
     # Whoever stops Spark meanwhile needs none; and the first shuffle reports what is wrong with it.
     with contextlib.suppress(Py4JError, OSError):
         java = context._jvm  # noqa: SLF001 - there is no public way to Spark's Java
         assert java is not None
-        settings = context._jsc.sc().conf()  # noqa: SLF001 - as above
-        java.org.apache.spark.serializer.KryoSerializer(settings).newKryo()
+        # What a task in Python would write: the target of each content, and that.
+        written = [bytes(8), b"content"] * _SHUFFLED_PARTS
+        contents = context._jsc.parallelize(written, _SHUFFLED_PARTS)  # noqa: SLF001 - as above
+        pairs = java.PairwiseRDD(contents.rdd()).asJavaPairRDD()
+        shuffled = pairs.partitionBy(java.PythonPartitioner(_SHUFFLED_PARTS, 0))
+        java.PythonRDD.valueOfPair(shuffled).count()
 
 
 @contextlib.contextmanager

@@ -48,8 +48,13 @@ def _from_1(_kind: str, fields: list[Any]) -> list[Any]:
     return fields
 
 
+def _from_2(_kind: str, fields: list[Any]) -> list[Any]:
+    """The fields of format 2, in which all columns of integers had 64 bits: who reads columns knows both."""
+    return fields
+
+
 #: The format that this code writes.
-FORMAT = Format(number=2, readers={1: _from_1})
+FORMAT = Format(number=3, readers={1: _from_1, 2: _from_2})
 
 _current = FORMAT
 _encode = msgspec.msgpack.Encoder().encode

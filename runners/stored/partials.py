@@ -29,6 +29,7 @@ from runners.stored.columns import (
     windows_from,
 )
 from runners.stored.framing import frame, unframed
+from runners.stored.narrow import narrowed, widened
 
 PARTIALS = "partials"
 #: The kinds of a part: a row for each partial, and columns.
@@ -147,7 +148,8 @@ def columns_fields(part: PartialColumns) -> list[Any]:
     """Columns as fields: a record batch as an Arrow IPC stream, and what its columns are."""
     batch, (keys, is_single, size_us, sizes) = part.as_batch()
     names = list(map(_named, part.combiners))
-    return [_COLUMNS, packed(batch), keys, is_single, size_us, names, sizes]
+    narrow, scales = narrowed(batch)
+    return [_COLUMNS, packed(narrow), keys, is_single, size_us, names, sizes, scales]
 
 
 def columns_of(fields: list[Any], combiners: Combiners) -> PartialColumns:
@@ -160,9 +162,11 @@ def columns_of(fields: list[Any], combiners: Combiners) -> PartialColumns:
     Raises:
         StoredFormatError: they are columns of a function of the user's that the grouping does not have.
     """
-    _, blob, keys, is_single, size_us, names, sizes = fields
+    # Of format 2 the last field is not there: all integers have 64 bits.
+    _, blob, keys, is_single, size_us, names, sizes, *more = fields
     found = tuple(_combiner(names, place, combiners) for place in range(len(names)))
-    return PartialColumns.of_batch(unpacked(blob), (keys, is_single, size_us, sizes), found)
+    batch = widened(unpacked(blob), *more)
+    return PartialColumns.of_batch(batch, (keys, is_single, size_us, sizes), found)
 
 
 def _named(combiner: ColumnCombineFn) -> tuple[str, bool]:

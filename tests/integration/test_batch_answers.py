@@ -1,6 +1,7 @@
 """The batch runner leaves what the direct runner leaves, and runs every record through once."""
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -236,3 +237,6 @@ def test_files_in_byte_ranges(
     assert_same(batch, build, "sums", partitions=5)
     (splits,) = [each for name, each in batch.finished().items() if name.startswith("read")]
     assert len(splits) == 5
+    # Where nobody says how many, a small input has one for each core, and so has its grouping.
+    assert_same(batch, build, "sums", partitions=None, fresh=True)
+    assert [os.cpu_count()] * 2 == [len(each) for each in batch.finished().values()]

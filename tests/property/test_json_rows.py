@@ -52,7 +52,6 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "SPLIT_BYTES_MIN", 1)
     monkeypatch.setattr(whole_lines, "READ_BYTES", 2)
     monkeypatch.setattr(json_rows, "_BLOCK_BYTES_MIN", 1)
-    monkeypatch.setattr(json_rows, "_LINE_BYTES_FIRST", 20)
 
 
 def source(path: Path, **options: Any) -> JsonRowsSource:

@@ -22,7 +22,7 @@ import numpy as np
 from dataflow.columns import IntColumn, RepeatedColumn
 from dataflow.errors import InputError
 from dataflow.exception_handling import FAILURES
-from dataflow.graph import PipelineGraph, Read
+from dataflow.graph import PipelineGraph
 from dataflow.metric_updates import RunningAs
 from dataflow.source import Source, SourceBatch, SplitStatus
 from runners.core.ground.bundle import Bundle
@@ -134,9 +134,8 @@ def release_sources(graph: PipelineGraph) -> None:
     Args:
         graph: the pipeline.
     """
-    for node in graph.transforms:
-        if isinstance(node.operation, Read):
-            node.operation.source.release()
+    for source in graph.sources():
+        source.release()
 
 
 class SourceStage:

@@ -84,7 +84,7 @@ def test_older_formats_are_brought_up_to_date_one_after_the_other() -> None:
         assert ("cell", ["b"]) == opened(frame("cell", "b"))
     # A gap cannot be read over.
     assert {3, 2} == Format(number=3, readers={2: steps[NEXT]}).readable
-    assert {1, FORMAT.number} == FORMAT.readable
+    assert {1, 2, 3} == FORMAT.readable
 
 
 def test_a_process_of_another_format_is_refused_by_its_first_message() -> None:
