@@ -22,7 +22,7 @@ pytest_plugins = [
     "tests.fix_spark",
 ]
 
-for name, examples in (("dev", 5), ("ci", 10), ("nightly", 10_000)):
+for name, examples in (("dev", 5), ("ci", 6), ("nightly", 10_000)):
     # To explain a failure takes longer than a test may: in CI the failure itself is what has to be printed.
     phases = [phase for phase in Phase if name != "ci" or phase is not Phase.explain]
     settings.register_profile(

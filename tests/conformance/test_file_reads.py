@@ -129,7 +129,7 @@ def test_a_watched_bucket_is_read_once(name: str, s3: Callable[[], str]) -> None
     check_watched(f"s3://{s3()}/watched", name, [3, 0, 5, 1])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @formats
 def test_a_watched_bucket_of_gcs_is_read_once(name: str, gcs: Callable[[], str]) -> None:
     check_watched(f"gs://{gcs()}/watched", name, [3, 0, 5, 1])

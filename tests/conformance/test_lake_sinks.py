@@ -187,7 +187,7 @@ class TestDeltaInS3(DeltaUnderTest):
         self.uri = lambda: f"s3://{bucket}/{next(_NAMES)}"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestDeltaInGcs(DeltaUnderTest):
     """A table in an object store, by generations."""
 

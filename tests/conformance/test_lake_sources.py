@@ -446,6 +446,7 @@ def test_a_column_that_came_between_two_snapshots_is_null_before(tmp_path: Path)
     assert [row["note"] for row in read_all(first)] == [None, None]
 
 
+@pytest.mark.nightly
 class TestIcebergChangesThatAreOpenedWhileAway(_AwayWhenOpened, TestIcebergChanges):
     """Each reader that goes on finds nobody at first."""
 

@@ -63,7 +63,7 @@ def reader_of(source: HttpSource, position: int | None = None) -> HttpReader:
 class TestSpoolContract(SourceContract):
     """What a spool has; one request is malformed, as a version before may have taken it."""
 
-    examples = by_profile(dev=10, ci=20, nightly=100)
+    examples = by_profile(10, nightly=100)
     splits_max = 1
 
     @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ class TestSpoolContract(SourceContract):
 class TestReceiverContract(TestSpoolContract):
     """A spool that is read while it receives, so that the input has no end."""
 
-    examples = by_profile(dev=3, ci=5, nightly=50)
+    examples = by_profile(3, nightly=50)
 
     def make_source(self) -> Source:
         return source_of(self.copied(), port=free_port())

@@ -131,7 +131,7 @@ class NatsSourceUnderTest(SourceContract):
     """Two subjects, and a message that is malformed; some sequences are deleted on the way."""
 
     until: str | None = None
-    examples = by_profile(dev=10, ci=20, nightly=100)
+    examples = by_profile(10, nightly=100)
     splits_max = 2
 
     @pytest.fixture(autouse=True)

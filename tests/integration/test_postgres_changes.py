@@ -148,7 +148,7 @@ class _FromHere(Source):
 
 
 class _Contract(SourceContract):
-    examples = by_profile(dev=3, ci=3, nightly=200)
+    examples = by_profile(3, nightly=200)
     splits_max = 1
 
     @pytest.fixture(autouse=True)

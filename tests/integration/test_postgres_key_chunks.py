@@ -44,7 +44,7 @@ def source_of(dsn: str, table: str, *key: str, form: RowForm | None = None) -> K
 class _Contract(SourceContract):
     """Half of the keys are of one tenant; numbers have gaps."""
 
-    examples = by_profile(dev=3, ci=3, nightly=200)
+    examples = by_profile(3, nightly=200)
     make: Sequence[str] = ()
     table = "orders"
     key: tuple[str, ...] = ("tenant", "n")
@@ -186,7 +186,7 @@ KEYS: dict[str, st.SearchStrategy[str]] = {
     size=st.integers(1, 4),
 )
 @settings(
-    max_examples=by_profile(dev=15, ci=15, nightly=3_000),
+    max_examples=by_profile(15, nightly=3_000),
     deadline=None,
     suppress_health_check=[*HealthCheck],
 )
@@ -263,7 +263,7 @@ class _Changes:
 
 @given(seed=st.integers(0, 1 << 32), sizes=st.lists(st.integers(1, 40), min_size=1))
 @settings(
-    max_examples=by_profile(dev=8, ci=8, nightly=1_000),
+    max_examples=by_profile(8, nightly=1_000),
     deadline=None,
     suppress_health_check=[*HealthCheck],
 )

@@ -53,7 +53,7 @@ def expected_rows() -> list[dict[str, Any]]:
 
 
 class _Contract(SourceContract):
-    examples = by_profile(dev=3, ci=3, nightly=200)
+    examples = by_profile(3, nightly=200)
     form = RowForm()
     table = "numbers"
 
@@ -256,7 +256,7 @@ def any_of(kind: str) -> st.SearchStrategy[Any]:
 
 @given(st.lists(st.tuples(*map(any_of, Kinds._fields)), max_size=12), st.integers(1, 5))
 @settings(
-    max_examples=by_profile(dev=10, ci=10, nightly=2_000),
+    max_examples=by_profile(10, nightly=2_000),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_columns_are_what_rows_are(
@@ -334,7 +334,7 @@ def test_values_of_all_types_are_read_as_they_were_written(store_dsn: str) -> No
     connection = psycopg.connect(store_dsn, autocommit=True)
 
     @settings(
-        max_examples=by_profile(dev=10, ci=10, nightly=2_000),
+        max_examples=by_profile(10, nightly=2_000),
         deadline=None,
         suppress_health_check=[*HealthCheck],
     )

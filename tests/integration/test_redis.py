@@ -70,7 +70,7 @@ class RedisSourceUnderTest(SourceContract):
     """Two streams; one entry is malformed."""
 
     until: str | None = None
-    examples = by_profile(dev=10, ci=20, nightly=100)
+    examples = by_profile(10, nightly=100)
     splits_max = 2
 
     @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ class NumbersReader(DataSourceReader):
 
 
 class TestDataSourceContract(SourceContract):
-    examples = by_profile(dev=10, ci=20, nightly=100)
+    examples = by_profile(10, nightly=100)
     splits_max = 3
 
     def make_source(self) -> Source:

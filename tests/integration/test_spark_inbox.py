@@ -89,7 +89,7 @@ def read_all(reader: df.SourceReader) -> list[int]:
 class TestInboxContract(SourceContract):
     """Batches of several files and row groups, of which one is empty and one has no file."""
 
-    examples = by_profile(dev=10, ci=20, nightly=100)
+    examples = by_profile(10, nightly=100)
     splits_max = 1
 
     @pytest.fixture(autouse=True)

@@ -36,7 +36,7 @@ def stream_of(folder: Path, kind: str = "partitioned", **options: Any) -> Source
 
 
 class StreamContract(SourceContract):
-    examples = by_profile(dev=10, ci=20, nightly=100)
+    examples = by_profile(10, nightly=100)
     splits_max = 1
     kind = "partitioned"
 

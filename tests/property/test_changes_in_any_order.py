@@ -108,7 +108,7 @@ class Sessions:
                 )
 
 
-@settings(max_examples=by_profile(dev=100, ci=200, nightly=10_000))
+@settings(max_examples=by_profile(100, nightly=10_000))
 @given(
     values=VALUES,
     random=st.randoms(use_true_random=False),

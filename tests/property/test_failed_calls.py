@@ -93,7 +93,7 @@ EVENTS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=by_profile(dev=4, ci=8, nightly=10_000))
+@settings(max_examples=by_profile(4, nightly=10_000))
 @given(EVENTS)
 def test_a_call_that_fails_leaves_nothing_behind(events: list[tuple[str, Any]]) -> None:
     """Neither state nor timers nor outputs, whether the next try succeeds or it becomes a dead letter."""
@@ -110,7 +110,7 @@ def check_failed_calls(events: list[tuple[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=by_profile(dev=4, ci=8, nightly=10_000))
+@settings(max_examples=by_profile(4, nightly=10_000))
 @given(EVENTS)
 def test_a_handled_call_that_fails_is_an_output_and_leaves_nothing_else_behind(
     events: list[tuple[str, Any]],

@@ -228,7 +228,7 @@ def differences(table: Table) -> list[tuple[int, Counter[str]]]:
     return found
 
 
-@settings(max_examples=by_profile(dev=5, ci=10, nightly=1_000), deadline=None)
+@settings(max_examples=by_profile(5, nightly=1_000), deadline=None)
 @given(case=cases, has_many=st.booleans())
 def test_a_table_by_key_is_a_dictionary_and_its_changes_are_what_differs(
     tmp_path_factory: pytest.TempPathFactory,

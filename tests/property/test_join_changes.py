@@ -28,7 +28,7 @@ SIDES = st.sampled_from([LEFT, RIGHT])
 VALUES = st.integers(0, 2)
 JOIN_TYPES = st.sampled_from(df.JoinType)
 #: An example takes a millisecond.
-EFFORT = settings(max_examples=by_profile(dev=150, ci=300, nightly=10_000))
+EFFORT = settings(max_examples=by_profile(150, nightly=10_000))
 
 
 def steps(*, is_retracted: bool = True) -> st.SearchStrategy[list[list[Step]]]:

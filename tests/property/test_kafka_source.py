@@ -78,7 +78,7 @@ NUMBERS = [*range(12), 12, 13, 16, 17, 20, 21]
 
 
 class _Contract(SourceContract):
-    examples = by_profile(dev=4, ci=8, nightly=500)
+    examples = by_profile(4, nightly=500)
     splits_max = 2
     late_us = 0
     more: dict[str, Any] = {}

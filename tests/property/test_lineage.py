@@ -47,7 +47,7 @@ pytestmark = [
     pytest.mark.timeout(3600),
     pytest.mark.filterwarnings("ignore::dataflow.errors.DataLossWarning"),
 ]
-SEEDS = by_profile(dev=3, ci=6, nightly=1_000)
+SEEDS = by_profile(3, nightly=1_000)
 COLUMNS = {"key": str, "start": int, "end": int, "pane": int, "timing": str, "values": list[int]}
 MODES = st.sampled_from(
     [df.AccumulationMode.ACCUMULATING, df.AccumulationMode.ACCUMULATING_AND_RETRACTING]

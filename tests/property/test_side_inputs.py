@@ -30,7 +30,7 @@ from windowing.window import GLOBAL_WINDOW
 
 MODE = df.AccumulationMode
 #: An example takes some ten milliseconds.
-EFFORT = settings(max_examples=by_profile(dev=30, ci=60, nightly=3_000), deadline=None)
+EFFORT = settings(max_examples=by_profile(30, nightly=3_000), deadline=None)
 WINDOW = 10
 PAGES = st.sampled_from([None, 1, 60])
 TRIGGERS = st.sampled_from(

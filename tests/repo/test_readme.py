@@ -25,6 +25,10 @@ PAGES = [
 ]
 
 
+#: Pages whose programs look for bugs with very many examples: as long as those of all other pages together.
+LAWS = {"bugs-that-laws-find"}
+
+
 def fences(page: Path) -> list[tuple[str, str]]:
     """The language and the text of each block of a page, in order."""
     return re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
@@ -38,8 +42,9 @@ def programs() -> Iterator[Any]:
             if language == "python":
                 after, text = blocks[number] if number < len(blocks) else ("", "")
                 shown = text if after == "text" else ""
-                # Those of all pages together take a quarter of a minute.
-                marks = () if page.parent == ROOT else pytest.mark.slow
+                marks = [] if page.parent == ROOT else [pytest.mark.slow]
+                if page.stem in LAWS:
+                    marks.append(pytest.mark.nightly)
                 where = f"{page.relative_to(ROOT)}, block {number}"
                 yield pytest.param(program, shown, id=where, marks=marks)
 

@@ -46,7 +46,7 @@ from tests.effort import by_profile, each_third
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 #: Of each pipeline, with crashes and without.
-SEEDS = by_profile(dev=4, ci=4, nightly=5_000)
+SEEDS = by_profile(4, nightly=5_000)
 US_PER_SECOND = 1_000_000
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300
@@ -239,7 +239,7 @@ def check_sides_in_pages() -> tuple[int, int]:
         in_tiny_pages(patch)
         patch.setattr(LeftState, "add_page", leaving)
         patch.setattr(BackfillWriter, "commit_pages", committing)
-        for seed in [*LEAVE_PAGES, *range(by_profile(dev=0, ci=4, nightly=5_000))]:
+        for seed in [*LEAVE_PAGES, *range(by_profile(2, nightly=5_000))]:
             run("sides", seed, 0.05 * (seed % 2))
     return left[0], alone[0]
 

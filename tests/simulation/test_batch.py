@@ -26,7 +26,7 @@ from runners.testing.simulator.batch import SimulatedBatch
 from runners.testing.simulator.errors import InvariantError
 from tests.effort import by_profile
 
-SEEDS = by_profile(dev=12, ci=16, nightly=5_000)
+SEEDS = by_profile(12, nightly=5_000)
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 400
 RECORDS = 40

@@ -30,7 +30,7 @@ Patch = pytest.MonkeyPatch
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300
 #: Of each pipeline.
-SEEDS = by_profile(dev=3, ci=4, nightly=1_000)
+SEEDS = by_profile(3, nightly=1_000)
 SEEN = df.BagStateSpec("seen")
 #: Where the default trigger fires too; but the window of a key has a cell, and is not buffered.
 IN_CELLS = df.WindowInto(

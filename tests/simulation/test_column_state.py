@@ -28,7 +28,7 @@ from windowing.window import Window
 
 Patch = pytest.MonkeyPatch
 #: Of each length of a journal.
-EXAMPLES = by_profile(dev=5, ci=10, nightly=2_500)
+EXAMPLES = by_profile(5, nightly=2_500)
 
 
 @pytest.fixture(autouse=True)

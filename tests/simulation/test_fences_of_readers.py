@@ -13,7 +13,7 @@ from runners.testing.simulator import Fault, simulate
 from runners.testing.simulator.scripts import in_order
 from tests.effort import by_profile
 
-SEEDS = by_profile(dev=10, ci=15, nightly=1_000)
+SEEDS = by_profile(10, nightly=1_000)
 #: Of each split, in the order in which readers were opened.
 FENCES: dict[int, list[int]] = defaultdict(list)
 

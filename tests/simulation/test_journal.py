@@ -24,7 +24,7 @@ from tests.effort import by_profile, each_third
 
 Patch = pytest.MonkeyPatch
 #: Of each pipeline and each length; there are more than twenty of these.
-EXAMPLES = by_profile(dev=3, ci=4, nightly=2_500)
+EXAMPLES = by_profile(3, nightly=2_500)
 
 
 @pytest.fixture(autouse=True, params=[300, 5_000])

@@ -16,7 +16,7 @@ from runners.testing.simulator.simulation import Simulation
 from runners.testing.simulator.store import SimulatedStore
 from tests.effort import by_profile, each_third
 
-SEEDS = by_profile(dev=4, ci=4, nightly=10_000)
+SEEDS = by_profile(4, nightly=10_000)
 #: With what makes it worse: workers that hang, messages of long ago, commits that come late.
 FAULTS = frozenset({Fault.LOST_COMMITS, Fault.PAUSE, Fault.CRASH, Fault.DELAY, Fault.LATE_COMMIT})
 #: Far more than any of the mutations needs to be found.

@@ -22,7 +22,7 @@ from tests.effort import by_profile, each_third
 from tests.simulation.test_weak_productions import NEITHER, STAGES, UNCOUNTED, WEAK, Distinct, build
 from tests.simulation.test_worker_crashes import scripted
 
-SEEDS = by_profile(dev=4, ci=4, nightly=10_000)
+SEEDS = by_profile(4, nightly=10_000)
 #: With what has others rely on more, or on less: workers that die and hang, commits that come late, lost messages.
 FAULTS = frozenset(
     {
@@ -32,7 +32,7 @@ FAULTS = frozenset(
 )
 #: With which a computation often goes back behind a split or merge of its own.
 RESHAPING = {Fault.SPLIT: 0.1, Fault.MERGE: 0.1, Fault.MOVE: 0.05, Fault.LOST_PART: 0.01}
-RESHAPED = by_profile(dev=11, ci=11, nightly=5_000)
+RESHAPED = by_profile(11, nightly=5_000)
 #: Far more than any of the mutations needs to be found.
 SEEDS_MAX = 300
 

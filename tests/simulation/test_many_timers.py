@@ -22,7 +22,7 @@ from tests.effort import by_profile, each_third
 pytestmark = pytest.mark.slow
 
 #: Of each pipeline and each number of timers; there are more than twenty of these.
-SEEDS = by_profile(dev=3, ci=3, nightly=1_000)
+SEEDS = by_profile(3, nightly=1_000)
 SEEDS_MAX = 300
 KEYS, TIMERS_PER_STEP = 200, 10
 

@@ -27,7 +27,7 @@ from tests.backfill_jobs import LocalBackfill
 from tests.effort import by_profile
 from windowing.timestamps import MAX_TIMESTAMP_US
 
-SEEDS = by_profile(dev=3, ci=6, nightly=2_000)
+SEEDS = by_profile(3, nightly=2_000)
 RECORDS = 60
 COLUMNS = {"key": int, "start": float, "value": int}
 #: A value on which user code fails, in every fifteen.

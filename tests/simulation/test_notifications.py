@@ -10,7 +10,7 @@ from runners.testing.simulator import SimulationError, simulate
 from tests.effort import by_profile
 
 Patch = pytest.MonkeyPatch
-SEEDS = by_profile(dev=5, ci=8, nightly=2_000)
+SEEDS = by_profile(5, nightly=2_000)
 #: More than any of the mutations needs to be found.
 SEEDS_MAX = 400
 

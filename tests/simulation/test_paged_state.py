@@ -137,7 +137,7 @@ def check(
     assert found == (0, 0, 0), f"seed={seed}: cells, timers and checkpoints are left"
 
 
-@settings(max_examples=by_profile(dev=3, ci=6, nightly=2_500))
+@settings(max_examples=by_profile(3, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
 def test_rows_equal_the_direct_runners_and_no_page_stays(
@@ -161,7 +161,7 @@ def build_sessions(p: df.Pipeline, source: df.Source) -> None:
     )
 
 
-@settings(max_examples=by_profile(dev=4, ci=8, nightly=2_500))
+@settings(max_examples=by_profile(4, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 def test_sessions_merge_with_their_pages_whoever_dies(
     batches: list[list[tuple[int, int]]], seed: int
@@ -178,7 +178,7 @@ def test_pages_of_long_sessions_are_read_again(monkeypatch: Patch) -> None:
         need(cache, page_ids, **how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=4, ci=5, nightly=1_000)):
+    for seed in range(by_profile(4, nightly=1_000)):
         check(SCRIPT, seed, 0.1, build_sessions)
 
     assert read == {"bag", "set", "map", "list"}
@@ -224,9 +224,9 @@ def test_elements_that_wait_and_views_are_in_pages(crash_rate: float, monkeypatc
         need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=2, ci=4, nightly=1_000)):
+    for seed in range(by_profile(2, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_views)
-    simulate("sides", seeds=by_profile(dev=1, ci=2, nightly=2_000))
+    simulate("sides", seeds=by_profile(1, nightly=2_000))
 
     assert {side_inputs_machine.WAITING, side_inputs_machine.VIEWS} <= read
 
@@ -292,7 +292,7 @@ def test_elements_that_are_retracted_are_in_pages(crash_rate: float, monkeypatch
         need(cache, page_ids, *how)
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
-    for seed in range(by_profile(dev=2, ci=4, nightly=1_000)):
+    for seed in range(by_profile(2, nightly=1_000)):
         check(SCRIPT, seed, crash_rate, build_retracted)
 
     assert {side_inputs_machine.KEPT, side_inputs_machine.VIEWS} <= read
@@ -347,7 +347,7 @@ def test_what_is_looked_up_is_what_the_direct_runner_finds(
 
     monkeypatch.setattr(CellCache, "need_pages", reading)
     monkeypatch.setattr(ArrivingView, "whole", making)
-    for seed in range(by_profile(dev=2, ci=4, nightly=1_000)):
+    for seed in range(by_profile(2, nightly=1_000)):
         # Each element looks at all of three views: twice as long costs four times as much.
         check(SCRIPT[:13], seed, crash_rate, build_lookups)
 

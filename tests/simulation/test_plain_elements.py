@@ -210,7 +210,7 @@ def test_much_is_converted(
         if sees.startswith("counts"):
             return
         in_pages(monkeypatch)
-    for seed in range(by_profile(dev=2, ci=4, nightly=100)):
+    for seed in range(by_profile(2, nightly=100)):
         long(Shape(window_fn, sees), seed)
 
 
@@ -233,7 +233,7 @@ def test_what_a_removed_step_beside_side_inputs_has_emitted_is_retracted(
     """With the views that it was emitted with; what another step has emitted stays."""
     if is_in_pages:
         in_pages(monkeypatch)
-    for seed in range(by_profile(dev=2, ci=4, nightly=100)):
+    for seed in range(by_profile(2, nightly=100)):
         long(
             Shape(WINDOW_FNS[1], sees),
             seed,

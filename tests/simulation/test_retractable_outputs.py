@@ -186,7 +186,7 @@ def test_much_is_retracted_in_pieces(
 ) -> None:
     if is_in_pages:
         in_pages(monkeypatch)
-    for seed in range(by_profile(dev=2, ci=4, nightly=100)):
+    for seed in range(by_profile(2, nightly=100)):
         long(shape, seed, WAYS[0], 0.1)
 
 
@@ -194,7 +194,7 @@ def test_much_is_retracted_in_pieces(
 def test_of_a_do_fn_that_stays_only_the_way_that_is_removed_is_retracted(
     window_fn: df.WindowFn,
 ) -> None:
-    for seed in range(by_profile(dev=2, ci=4, nightly=100)):
+    for seed in range(by_profile(2, nightly=100)):
         long(Shape(window_fn), seed, (["bad", "other"], ["other"]))
 
 

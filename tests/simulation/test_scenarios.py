@@ -25,7 +25,7 @@ from runners.testing.simulator.scripts import truthful
 from tests.effort import by_profile
 
 Patch = pytest.MonkeyPatch
-SEEDS = by_profile(dev=4, ci=6, nightly=2_000)
+SEEDS = by_profile(4, nightly=2_000)
 #: More than any of the breakages needs to be found.
 SEEDS_MAX = 400
 WEAK = {name: Guarantees(strong_productions=False) for name in ("read", "sets")}

@@ -30,9 +30,9 @@ from tests.simulation.bad_seeds import BAD_SEEDS
 from tests.simulation.test_core_mutations import skip_the_token
 
 #: Of each pipeline.
-SEEDS = by_profile(dev=2, ci=4, nightly=20_000)
+SEEDS = by_profile(2, nightly=20_000)
 #: Of each pipeline, run twice.
-REPEATED = by_profile(dev=1, ci=2, nightly=3)
+REPEATED = by_profile(1, nightly=3)
 
 
 #: Pipelines of which a run takes several times as long as of the others.
@@ -56,7 +56,7 @@ def test_shipped_pipelines_keep_their_promises(pipeline: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", each_third(PIPELINES, 1))
 def test_shipped_pipelines_keep_their_promises_on_one_worker(pipeline: str) -> None:
     """Which computes its watermarks itself (ADR 0111)."""
     assert simulate(pipeline, seeds=SEEDS, workers=1).seeds == SEEDS

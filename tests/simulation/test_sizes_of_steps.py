@@ -23,7 +23,7 @@ from tests.simulation.test_cell_cache import IN_CELLS
 
 #: Of the shipped pipelines: so little that hardly anything is in one piece.
 PIECE_BYTES = 150
-SEEDS = by_profile(dev=2, ci=4, nightly=2_000)
+SEEDS = by_profile(2, nightly=2_000)
 
 RECORDS, RECORD_BYTES, KEYS = 600, 1_000, 20
 #: A step is of fifty records.

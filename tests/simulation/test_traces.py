@@ -17,7 +17,7 @@ from runners.testing.simulator.fault import NO_FAULTS, Fault
 from runners.testing.simulator.simulation import Simulation
 from tests.effort import by_profile
 
-SEEDS = by_profile(dev=4, ci=8, nightly=2_000)
+SEEDS = by_profile(4, nightly=2_000)
 RECORDS = 60
 #: All but those in which the store loses what it had: what is lost is done once more.
 FAULTS = ALL_FAULTS - {Fault.LOST_COMMITS, Fault.LOST_PART}

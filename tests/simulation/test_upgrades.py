@@ -18,7 +18,7 @@ from runners.testing.simulator.simulation import Scenario, Simulation
 from tests.effort import by_profile, costly, each_third
 
 #: Of each of a few pipelines, to see what they leave.
-SEEDS = by_profile(dev=8, ci=8, nightly=12)
+SEEDS = by_profile(8, nightly=12)
 #: As the fields of every kind could be in another version: the other way round, with something new in front.
 NEXT = FORMAT.number + 1
 
