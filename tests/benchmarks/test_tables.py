@@ -136,6 +136,12 @@ def test_goals_are_bounds_of_medians() -> None:
         a_latency("ours-columns", 0, 3.0, rate=100_000),
         a_run("spark-rdd", 0, 4.0),
         a_run("ours", 0, 2.5),
+        # By polars there is a goal of five million alone.
+        *(
+            a_run(peer, 0, seconds, size=size)
+            for size in (1_000, 5_000_000)
+            for peer, seconds in (("ours-columns", 3.0), ("polars", 2.0))
+        ),
         lag,
     ]
 
@@ -150,6 +156,7 @@ def test_goals_are_bounds_of_medians() -> None:
         "| S2 at 100,000 a second, ours-columns, 99 %, milliseconds | at most 20 | 10.00 | 1 | met |",
         "| LAG at 10,000 a second, milliseconds that a stage adds, at most | at most 20 | 25.00 | 1 | not met |",
         "| B2 of 1,000, ours by spark-rdd | at most 0.6 | 0.62 | 1 | not met |",
+        "| B2 of 5,000,000, ours-columns by polars | at most 1.5 | 1.50 | 1 | met |",
     ]
     # Every goal is there, and one that has no run says what measures it.
     assert len(lines) == len(goals.GOALS)
@@ -157,6 +164,9 @@ def test_goals_are_bounds_of_medians() -> None:
         "B3, ours by spark-rdd" in each
         and 'make bench CASE=B3 ARGS="--peers ours spark-rdd"' in each
         for each in lines
+    )
+    assert any(
+        'CASE=B3 ARGS="--peers ours-columns polars --size 5000000"' in each for each in lines
     )
     assert goals.table([]) == ""
 
