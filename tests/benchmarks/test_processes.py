@@ -40,6 +40,7 @@ def test_work_of_a_child_counts(tmp_path: Path) -> None:
     assert usage.rss_bytes > 64 << 20
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_stopped_with_its_children(tmp_path: Path) -> None:
     marked = f"import time; time.sleep(98)  # {tmp_path}"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {marked!r}])"

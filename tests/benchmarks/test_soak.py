@@ -102,6 +102,7 @@ def test_what_nobody_has_looked_at_is_not_called_bounded() -> None:
     assert not any(each.is_bounded for each in growth([(float(at_s), {}) for at_s in range(9)]))
 
 
+@pytest.mark.slow
 def test_what_a_process_has_left_behind_is_found() -> None:
     leaves = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
     reading, writing = os.pipe()

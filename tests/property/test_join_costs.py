@@ -111,6 +111,7 @@ def test_each_order_that_may_be_retracted_is_looked_for_as_often() -> None:
     assert looked_for[2] <= 1.1 * looked_for[0]
 
 
+@pytest.mark.slow
 def test_a_group_is_divided_once() -> None:
     """Each value of a CoGroupByKey is put to its own when it comes, not again with every pane."""
     called = []

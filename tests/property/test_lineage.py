@@ -254,6 +254,7 @@ def test_nothing_is_recorded_unless_asked_for() -> None:
         DirectRunner(lineage="all")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_lineage_is_exactly_once_over_faults(seed: int) -> None:
     """The last pane of each window has what its grouping was given, each record once, whoever was killed."""

@@ -210,6 +210,7 @@ class TestParquetColumns(_Contract):
         return ROWS
 
 
+@pytest.mark.slow
 class TestParquetOfAFileSystem(TestParquetColumns):
     """Which is sent to workers with the source."""
 
@@ -222,6 +223,7 @@ class TestParquetOfAFileSystem(TestParquetColumns):
         return source_of(read)
 
 
+@pytest.mark.slow
 class TestJsonColumnsOfAFileSystem(TestPackedJsonColumns):
     """Of packed files, and of one that is divided."""
 

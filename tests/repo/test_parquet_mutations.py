@@ -124,6 +124,7 @@ def _small_batches(monkeypatch: Patch) -> None:
     monkeypatch.setattr(parquet_files, "_DECODED_ROWS_MAX", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_batches")
 @pytest.mark.parametrize(
     ("mutate", "law"),

@@ -256,6 +256,7 @@ def test_splits_that_do_not_wait_for_the_sole_owner_turn_red(
     assert turns_red(NO_FAULTS, workers=1)
 
 
+@pytest.mark.slow
 def test_a_sole_owner_that_does_not_report_its_watermarks_turns_red(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -158,6 +158,7 @@ def check_streams(seeds: range) -> None:
         check_stream(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_stream_counts_what_the_direct_runner_does(seed: int) -> None:
     """Whatever dies, moves, splits or is folded meanwhile."""

@@ -77,6 +77,7 @@ def restless(graph: Any, seed: int, crash_rate: float) -> RestlessCluster:
     return cluster
 
 
+@pytest.mark.slow
 @costly(cells=2)
 @given(batches=batches, disorder=st.integers(0, 300), seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.05])

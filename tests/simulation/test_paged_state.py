@@ -137,6 +137,7 @@ def check(
     assert found == (0, 0, 0), f"seed={seed}: cells, timers and checkpoints are left"
 
 
+@pytest.mark.slow
 @settings(max_examples=by_profile(3, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
@@ -161,6 +162,7 @@ def build_sessions(p: df.Pipeline, source: df.Source) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=by_profile(4, nightly=2_500))
 @given(batches=batches, seed=st.integers(0, 2**32))
 def test_sessions_merge_with_their_pages_whoever_dies(

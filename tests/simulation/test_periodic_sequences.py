@@ -56,6 +56,7 @@ def build(
     )
 
 
+@pytest.mark.slow
 @costly(cells=2)
 @given(script=ranges, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])

@@ -50,6 +50,7 @@ def build_in_order(p: df.Pipeline, source: df.Source) -> None:
         rows | name >> df.WriteToPostgres(name, columns=COLUMNS)
 
 
+@pytest.mark.slow
 @costly(cells=2)
 @given(batches=batches, seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("crash_rate", [0.0, 0.1])
