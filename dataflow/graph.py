@@ -296,7 +296,7 @@ class PipelineGraph:
         return tuple(reversed(found))
 
     def sources(self) -> list[Source[Any]]:
-        """What the pipeline reads."""
+        """The sources of the pipeline, one for each read."""
         return [
             node.operation.source for node in self.transforms if isinstance(node.operation, Read)
         ]

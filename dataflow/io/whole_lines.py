@@ -75,9 +75,9 @@ class WholeLines:
         Raises:
             InputError: the file became shorter while it was read.
         """
-        if length := self._whole_lines(size):
+        if length := self._whole_lines(size - len(self._begun)):
             # A piece may be many megabytes, which are copied once as they are read.
-            size = length
+            size = len(self._begun) + length
         while self.end is None or self._at < self.end:
             # A line that is longer than anybody thought is put together in steps that grow with it.
             wanted = max(size - len(self._begun), len(self._begun), 1)
@@ -103,11 +103,11 @@ class WholeLines:
         return b""
 
     def _whole_lines(self, size: int) -> int:
-        """How many bytes of so many are whole lines; 0 where that is not known before all are read."""
+        """How many of the next bytes end where a line does, at most so many; 0 where that is not known yet."""
         file = self._file
         is_inside = self.end is not None and self._at + size < self.end
         is_here = isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO)
-        if self._begun or not is_inside or not is_here or size < _TAILS * TAIL_BYTES:
+        if not is_inside or not is_here or size < _TAILS * TAIL_BYTES:
             return 0
         file.seek(self._at + size - TAIL_BYTES)
         tail = file.read(TAIL_BYTES)

@@ -227,14 +227,23 @@ def _load_shuffle(context: SparkContext) -> None:
     """
     # Whoever stops Spark meanwhile needs none; and the first shuffle reports what is wrong with it.
     with contextlib.suppress(Py4JError, OSError):
-        java = context._jvm  # noqa: SLF001 - there is no public way to Spark's Java
-        assert java is not None
-        # What a task in Python would write: the target of each content, and that.
-        written = [bytes(8), b"content"] * _SHUFFLED_PARTS
-        contents = context._jsc.parallelize(written, _SHUFFLED_PARTS)  # noqa: SLF001 - as above
-        pairs = java.PairwiseRDD(contents.rdd()).asJavaPairRDD()
-        shuffled = pairs.partitionBy(java.PythonPartitioner(_SHUFFLED_PARTS, 0))
-        java.PythonRDD.valueOfPair(shuffled).count()
+        shuffle_in_java(context)
+
+
+def shuffle_in_java(context: SparkContext) -> int:
+    """Shuffle a few bytes as a batch does, without Python's workers; returns how many contents have arrived.
+
+    Args:
+        context: of Spark.
+    """
+    java = context._jvm  # noqa: SLF001 - there is no public way to Spark's Java
+    assert java is not None
+    # What a task in Python would write: the target of each content, and that.
+    written = [bytes(8), b"content"] * _SHUFFLED_PARTS
+    contents = context._jsc.parallelize(written, _SHUFFLED_PARTS)  # noqa: SLF001 - as above
+    pairs = java.PairwiseRDD(contents.rdd()).asJavaPairRDD()
+    shuffled = pairs.partitionBy(java.PythonPartitioner(_SHUFFLED_PARTS, 0))
+    return int(java.PythonRDD.valueOfPair(shuffled).count())
 
 
 @contextlib.contextmanager

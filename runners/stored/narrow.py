@@ -9,14 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dataflow.arrow_numbers import array_of, numbers_of
+from runners.core.columns.partials import in_steps
 
 #: Of fewer rows all is small, and looking at them costs more than it saves.
 NARROW_ROWS_MIN = 1_000
-#: So many offsets are looked at for what all are multiples of.
-_STEP_SAMPLE = 1_000
 _KINDS = (np.uint8, np.uint16, np.uint32)
 _OFFSET_MAX = (1 << 63) - 1
 
@@ -64,7 +62,7 @@ def _narrowed(column: pa.Array) -> tuple[pa.Array, Scale | None]:
         return column, None
     offsets, step = numbers - low, 1
     if span > np.iinfo(np.uint16).max:
-        offsets, step = _divided(offsets)
+        offsets, step = in_steps(offsets)
         span //= step
     for kind in _KINDS:
         if span <= np.iinfo(kind).max:
@@ -78,13 +76,3 @@ def _widened(column: pa.Array, low: int, step: int) -> pa.Array:
         numbers *= step
     numbers += low
     return array_of(numbers)
-
-
-def _divided(offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Offsets in units of what all are multiples of, and that; as they are, and 1, if it is not known."""
-    step = int(np.gcd.reduce(offsets[:_STEP_SAMPLE]))
-    if step > 1:
-        places = offsets // step
-        if not np.count_nonzero(places * step != offsets):
-            return places, step
-    return offsets, 1

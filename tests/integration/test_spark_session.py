@@ -240,6 +240,7 @@ def test_failed_start_names_the_reason_and_one_context_is_shared_after_it(
     done = run(
         """
         from runners.errors import EmbeddedServiceError
+        from runners.spark.session import shuffle_in_java
 
         def refusal(**request):
             try:
@@ -253,6 +254,8 @@ def test_failed_start_names_the_reason_and_one_context_is_shared_after_it(
         assert "other settings" in refusal(master="local[2,4]")
         more = {"spark.task.cpus": "2"}
         assert "['spark.task.cpus']" in refusal(master="local[1,4]", settings=more)
+        # Each start does so in a thread, where nobody would see that Spark has changed.
+        assert shuffle_in_java(first) == 2
         first.stop()
         second = spark_context("third", master="local[2,4]")
         assert second is not first

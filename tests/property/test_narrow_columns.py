@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow.columns import packed, unpacked
+from runners.core.columns import partials
 from runners.stored import narrow
 from runners.stored.narrow import narrowed, widened
 
@@ -19,7 +20,7 @@ EDGES = [(1 << bits) + more for bits in (8, 16, 32, 62) for more in (-2, -1, 0, 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrow, "NARROW_ROWS_MIN", 1)
-    monkeypatch.setattr(narrow, "_STEP_SAMPLE", 2)
+    monkeypatch.setattr(partials, "_STEP_SAMPLE", 2)
 
 
 def round_trip(*columns: pa.Array) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -40,6 +41,7 @@ def numbers(draw: st.DrawFn) -> list[int]:
 
 @given(column=numbers(), before=st.integers(0, 2))
 @example(column=[LOW, HIGH], before=0)
+@example(column=[LOW, LOW + 3 * (1 << 62) - 1], before=0)
 @example(column=[LOW, -1], before=0)
 @example(column=[LOW, 0], before=1)
 @example(column=[0, 0, 1, 1 << 20], before=0)

@@ -158,4 +158,4 @@ class OwnProductions(RuleBasedStateMachine):
 
 
 TestOwnProductions = OwnProductions.TestCase
-TestOwnProductions.settings = settings(max_examples=by_profile(20, nightly=10_000))
+TestOwnProductions.settings = settings(max_examples=by_profile(20, ci=200, nightly=10_000))

@@ -355,15 +355,24 @@ def _begins_run(sorted_numbers: Int64s) -> Bools:
 
 def _numbers(codes: Int64s, starts_us: Int64s) -> Int64s | None:
     """A number from 0 on for each key and start, in the order of keys and then of starts; None if it has no room."""
-    offsets = starts_us - int(starts_us.min())
     # Windows mostly begin at multiples of something: smaller numbers have fewer digits to sort by.
+    offsets, _ = in_steps(starts_us - int(starts_us.min()))
+    span = int(offsets.max()) + 1
+    return None if (int(codes.max()) + 1) * span > _CODES_MAX else codes * span + offsets
+
+
+def in_steps(offsets: Int64s) -> tuple[Int64s, int]:
+    """Integers in units of what all are multiples of, and that unit; as they are, and 1, if none was found.
+
+    Args:
+        offsets: at least one, from 0 on.
+    """
     step = int(np.gcd.reduce(offsets[:_STEP_SAMPLE]))
     if step > 1:
         places = offsets // step
-        if (places * step == offsets).all():
-            offsets = places
-    span = int(offsets.max()) + 1
-    return None if (int(codes.max()) + 1) * span > _CODES_MAX else codes * span + offsets
+        if not np.count_nonzero(places * step != offsets):
+            return places, step
+    return offsets, 1
 
 
 def _argsorted(numbers: Int64s) -> Int64s:
