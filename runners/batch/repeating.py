@@ -23,6 +23,7 @@ def begin_run(store: Store, job: JobRow) -> JobRow:
     """The job, as it is once only a new run can still change it.
 
     A run is a version of the job that differs in nothing: a worker of an earlier one is fenced, and gets no range.
+    A job that this driver has just created has had no other run; who opens it at the same moment begins the next.
 
     Args:
         store: that has the job.
@@ -31,6 +32,8 @@ def begin_run(store: Store, job: JobRow) -> JobRow:
     Raises:
         StoreError: the store refuses.
     """
+    if job.is_new:
+        return job
     ranges = [
         RangeSpec(range_id=row.range_id, keys=row.keys, split=row.split)
         for row in job.ranges.values()

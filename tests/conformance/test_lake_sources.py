@@ -464,6 +464,7 @@ class TestIcebergAppends(IcebergContract):
         return _IcebergFromTheStart(**attrs.asdict(source, recurse=False))
 
 
+@pytest.mark.nightly
 class TestIcebergAppendsThatAreOpenedWhileAway(_AwayWhenOpened, TestIcebergAppends):
     """Each reader that goes on finds nobody at first."""
 

@@ -161,6 +161,7 @@ from tests.conformance.broken_adapters.submitting import (
     SendsForWhoIsNotReady,
 )
 from tests.conformance.broken_adapters.updating import (
+    CreatesTheJobForAll,
     EmptiesTablesOfOthers,
     GivesRangesToOldVersions,
     KeepsCellsByName,
@@ -313,6 +314,8 @@ def test_postgres_store(check: Check, postgres_stores: StoreFactory) -> None:
         (LetsWatermarksOfFiringsGoBack, "watermarks_of_firings"),
         (LetsSignalMarksGoBack, "signal_marks"),
         (LetsWatermarksGoBack, "progress"),
+        (CreatesTheJobForAll, "open_is_idempotent_and_keeps_ranges"),
+        (CreatesTheJobForAll, "open_by_many_drivers_at_once"),
         (NeverFences, "delayed_commit_of_a_former_owner"),
         (NumbersAllRequestsTogether, "requests_are_numbered_for_each_job"),
         (NumbersAllJobsTogether, "signals_are_numbered_for_each_job"),

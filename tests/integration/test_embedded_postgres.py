@@ -375,8 +375,8 @@ def test_home_of_root_stays_closed(
     ("module", "server"),
     [
         ("runners.embedded.temporary", "temporary_postgres()"),
-        ("benchmarks.stores", "server_at(None)"),
-        ("benchmarks.stores", "commit_stamping_server()"),
+        pytest.param("benchmarks.stores", "server_at(None)", marks=pytest.mark.nightly),
+        pytest.param("benchmarks.stores", "commit_stamping_server()", marks=pytest.mark.nightly),
     ],
 )
 def test_the_server_of_a_run_that_was_terminated_is_stopped_by_the_next_one(

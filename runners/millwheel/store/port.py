@@ -218,6 +218,8 @@ class JobRow:
         version: counts the updates.
         stored_format: the format of the code that has the job; all that is stored of it is of this number or lower; 0:
             from before formats had numbers.
+        is_new: whether it was created by the call of `Store.open_job` that has returned it: of several that are made at
+            once, by one.  Not compared.
     """
 
     job: str
@@ -230,6 +232,7 @@ class JobRow:
     computations: Mapping[str, str | None] = attrs.field(factory=dict)
     version: int = 0
     stored_format: int = 0
+    is_new: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen(kw_only=True)

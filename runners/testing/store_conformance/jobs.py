@@ -36,6 +36,7 @@ def check_open_creates_the_job(connect: StoreFactory) -> None:
     expect_equal(list(job.ranges), [LOW, HIGH, SPLIT], "ranges in the order given")
     expect_equal((job.job, job.mode, job.fingerprint), (JOB, "streaming", "f1"), "the job")
     expect(not job.is_finished, "a new job is finished")
+    expect(job.is_new, "a job that was just created is not new")
     low, split = job.ranges[LOW], job.ranges[SPLIT]
     expect_equal((low.keys, low.split), (RANGES[0], None), "a key range")
     expect_equal((split.keys, split.split), (None, b"file 1\x00"), "a split")
@@ -51,7 +52,9 @@ def check_open_is_idempotent_and_keeps_ranges(connect: StoreFactory) -> None:
     owner = Owner(store, LOW, SPLIT)
     owner.commit(positions={SPLIT: b"line 9"}, watermarks_us={LOW: 5})
     before = store.read_job(JOB)
-    expect_equal(connect().open_job(job_spec()), before, "opening again")
+    again = connect().open_job(job_spec())
+    expect_equal(again, before, "opening again")
+    expect(not again.is_new, "a job that is there already is new")
     other = attrs.evolve(job_spec(), ranges=[RangeSpec(range_id=RangeId("read", 7), split=b"new")])
     expect_equal(connect().open_job(other), before, "opening with other ranges")
     owner.commit()
@@ -73,12 +76,13 @@ def check_open_refuses_names_that_are_no_text(connect: StoreFactory) -> None:
         expect_error(StoreError, partial(store.open_job, job_spec(name)), f"the name {name!a}")
 
 
-def check_open_by_many_driversat_once(connect: StoreFactory) -> None:
-    """Drivers that open the job at the same time all get the same one."""
+def check_open_by_many_drivers_at_once(connect: StoreFactory) -> None:
+    """Drivers that open the job at the same time all get the same one, which is new to one of them."""
     stores = [connect() for _ in range(4)]
     jobs = at_once([partial(store.open_job, job_spec()) for store in stores])
     for job in jobs:
         expect_equal(job, jobs[0], "the job that two drivers opened")
+    expect_equal(sum(job.is_new for job in jobs), 1, "drivers to whom the job is new")
 
 
 def check_finish_job(connect: StoreFactory) -> None:

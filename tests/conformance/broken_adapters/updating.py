@@ -1,4 +1,4 @@
-"""Adapters that update jobs wrongly."""
+"""Adapters that open or update jobs wrongly."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,14 @@ from dataflow.table import TableSpec
 from runners.millwheel.model.events import UNKNOWN, Cause
 from runners.millwheel.model.ids import RangeId
 from runners.millwheel.store.memory.store import MemoryStore
-from runners.millwheel.store.port import JobRow, JobUpdate, TakenRange
+from runners.millwheel.store.port import JobRow, JobSpec, JobUpdate, TakenRange
+
+
+class CreatesTheJobForAll(MemoryStore):
+    """Each of several drivers takes its run for the first, and none fences the others."""
+
+    def open_job(self, spec: JobSpec) -> JobRow:
+        return attrs.evolve(super().open_job(spec), is_new=True)
 
 
 class GivesRangesToOldVersions(MemoryStore):

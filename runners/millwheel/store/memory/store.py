@@ -268,7 +268,7 @@ class MemoryStore:
                     computations=known,
                     stored_format=spec.stored_format,
                 )
-            return job_row(self._jobs[spec.job])
+            return attrs.evolve(job_row(self._jobs[spec.job]), is_new=job is None)
 
     def update_job(self, update: JobUpdate) -> JobRow:
         """Go over to a new version of the job."""

@@ -185,8 +185,8 @@ def read_ranges(
     return rows, numbered
 
 
-def create_job(connection: Connection[Any], spec: JobSpec) -> None:
-    """Create what is missing of the job and its tables.  Inside a transaction.
+def create_job(connection: Connection[Any], spec: JobSpec) -> bool:
+    """Create what is missing of the job and its tables; returns whether the job was.  Inside a transaction.
 
     Args:
         connection: to the store; locks the catalog until the transaction ends.
@@ -199,6 +199,7 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
     """
     connection.execute(QUERIES["lock_catalog"])
     found = connection.execute(QUERIES["read_job"], {"name": spec.job}).fetchone()
+    is_new = found is None
     if found is None:
         parameters = {
             "name": spec.job,
@@ -223,6 +224,7 @@ def create_job(connection: Connection[Any], spec: JobSpec) -> None:
         connection.execute(QUERIES["reopen"], parameters)
     describe_computations(connection, found[0], spec)
     add_tables(connection, found[0], spec)
+    return is_new
 
 
 def read_computations(connection: Connection[Any], number: int) -> Mapping[str, str | None]:

@@ -179,10 +179,10 @@ class PostgresStore(
         check_names(spec)
 
         def work(opened: psycopg.Connection[Any]) -> JobRow:
-            catalog.create_job(opened, spec)
+            is_new = catalog.create_job(opened, spec)
             found = catalog.read_job(opened, spec.job)
             assert found is not None
-            return found[0]
+            return attrs.evolve(found[0], is_new=is_new)
 
         job = self._transact(work)
         partitions.drop_partitions_of_nobody(self.connect())

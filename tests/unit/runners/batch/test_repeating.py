@@ -113,6 +113,18 @@ def test_an_attempt_of_an_earlier_run_neither_begins_nor_commits() -> None:
     assert not store.read_job("job").ranges[range_id].is_finished  # type: ignore[union-attr]
 
 
+def test_the_first_run_is_the_job_as_it_was_created_and_each_other_a_version_of_its_own() -> None:
+    store, planned = MemoryStore(), execution()
+    spec = job_spec("job", "batch", planned, splits_desired=1, ranges_per_grouping=2)
+    # Two drivers at the same moment: both have opened the job before one of them begins.
+    created, found = store.open_job(spec), store.open_job(spec)
+
+    versions = [begin_run(store, each).version for each in (created, found)]
+
+    assert versions == [created.version, created.version + 1]
+    assert opened(store, planned).version == created.version + 2
+
+
 def test_a_run_keeps_what_the_job_has() -> None:
     store, planned = MemoryStore(), execution()
     first = opened(store, planned)
