@@ -28,6 +28,8 @@ ALL_CORES := -n auto --maxprocesses 8 --dist worksteal
 # More than a machine of two cores can do at once: each waits most of the time.  By default modules with few tests come
 # last, and those with a single one are the longest: for minutes the last would run alone.
 SERVER_TESTS := -n 3 --dist loadfile --no-loadscope-reorder
+# One more than cores: some wait for a process that they have started.
+OTHER_TESTS := -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses 8 --dist worksteal
 # What each half of `make test` prints at its end.
 SLOWEST := --durations=25 --durations-min=5
 
@@ -66,7 +68,7 @@ coverage: setup ## Branches of windowing, triggers and runners/core that fast te
 
 # The static checks and both halves run to their end, side by side, and name what is red.
 test: setup ## All but faults and nightly, also with real Spark and Postgres; 15 to 20 minutes on two cores
-	@$(if $(K),tools/check.sh -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS) $(SLOWEST)" "$(ALL_CORES) $(SLOWEST)")
+	@$(if $(K),tools/check.sh -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS) $(SLOWEST)" "$(OTHER_TESTS) $(SLOWEST)")
 
 # Against the clock, so on a machine with nothing else to do.
 faults: setup ## Kill, stop and starve real workers, drivers and Postgres, and the servers of connectors; twenty minutes
