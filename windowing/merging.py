@@ -5,13 +5,14 @@ Windows are half-open, so those that only touch do not overlap.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
 
 from windowing.column_merging import begins_chain
+from windowing.column_order import by_key_and_start
 from windowing.window import Window, windows_of
 from windowing.window_columns import Int64s
 from windowing.window_fn import Merge, MergingWindowFn, WindowFn
@@ -75,20 +76,61 @@ def _chains_by_arrays(
     keys: Sequence[Any], bounds_us: tuple[Int64s, Int64s], items: Sequence[Any]
 ) -> Iterator[tuple[Any, Window, list[Any]]]:
     """What `chains` returns, in the order of the keys, and of each key in the order of time."""
-    numbers, size = defaultdict[Any, int](count().__next__), len(items)
-    codes = np.fromiter(map(numbers.__getitem__, keys), np.int64, size)
-    starts_us, ends_us = bounds_us
-    order = np.lexsort((starts_us, codes))
+    order, firsts, from_us, to_us = _chain_columns(keys, *bounds_us)
+    ordered = list(map(items.__getitem__, order.tolist()))
+    owners = map(keys.__getitem__, order[firsts].tolist())
+    begins = firsts.tolist()
+    lists = [
+        ordered[begin:end] for begin, end in zip(begins, [*begins[1:], len(items)], strict=True)
+    ]
+    return zip(owners, windows_of(from_us.tolist(), to_us.tolist()), lists, strict=True)
+
+
+def _chain_columns(
+    keys: Sequence[Any], starts_us: Int64s, ends_us: Int64s
+) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """The order of windows by key and start, and of each chain its first place in that order, its start and its end."""
+    numbers = defaultdict[Any, int](count().__next__)
+    codes = np.fromiter(map(numbers.__getitem__, keys), np.int64, len(starts_us))
+    order = by_key_and_start(codes, starts_us)
     codes, starts_us, ends_us = codes[order], starts_us[order], ends_us[order]
     sizes_us = ends_us - starts_us
     is_one_size = bool((sizes_us == sizes_us[0]).all())
     firsts = np.flatnonzero(begins_chain(codes, starts_us, ends_us, is_one_size=is_one_size))
-    ordered = list(map(items.__getitem__, order.tolist()))
-    begins = firsts.tolist()
-    owners = map(list(numbers).__getitem__, codes[firsts].tolist())
-    spans = windows_of(starts_us[firsts].tolist(), np.maximum.reduceat(ends_us, firsts).tolist())
-    lists = [ordered[begin:end] for begin, end in zip(begins, [*begins[1:], size], strict=True)]
-    return zip(owners, spans, lists, strict=True)
+    return order, firsts, starts_us[firsts], np.maximum.reduceat(ends_us, firsts)
+
+
+def joined_chains(
+    keys: Sequence[Any],
+    windows: Sequence[Window],
+    items: Sequence[ItemT],
+    join: Callable[[Any, Window, Sequence[ItemT]], ItemT],
+) -> list[ItemT]:
+    """Items, of which those in one of the `chains` are one; for where most are alone in theirs, and stay as they are.
+
+    Args:
+        keys: of the items; equal keys are one key.
+        windows: of the items.
+        items: as many as keys and windows.
+        join: called with the key of a chain, the window that spans it, and its items, at least two, in the order of the
+            starts of their windows; returns one item for them.
+    """
+    if len(windows) < _ARRAYS_MIN:
+        return [
+            some[0] if len(some) == 1 else join(key, window, some)
+            for key, window, some in chains(keys, windows, items)
+        ]
+    order, firsts, from_us, to_us = _chain_columns(keys, *_bounds_us(windows))
+    sizes = np.diff(firsts, append=len(items))
+    is_alone = sizes == 1
+    joined = list(map(items.__getitem__, order[firsts[is_alone]].tolist()))
+    several = ~is_alone
+    spans = windows_of(from_us[several].tolist(), to_us[several].tolist())
+    members = iter(order[np.repeat(several, sizes)].tolist())
+    for size, window in zip(sizes[several].tolist(), spans, strict=True):
+        chain = list(islice(members, size))
+        joined.append(join(keys[chain[0]], window, [items[index] for index in chain]))
+    return joined
 
 
 def chains_in_order(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow.arrow_numbers import array_of, numbers_of
-from runners.core.columns.partials import in_steps
+from windowing.column_order import in_steps
 
 #: Of fewer rows all is small, and looking at them costs more than it saves.
 NARROW_ROWS_MIN = 1_000

@@ -25,7 +25,6 @@ from dataflow.graph import TransformNode, WriteTable
 from dataflow.serialization import dumps, loads
 from dataflow.table import TableSpec
 from runners.batch.spill.spilled_groups import SpilledGroups
-from runners.core.columns import partials
 from runners.core.columns.partials import PartialColumns, grouped
 from runners.core.columns.windows import assigned
 from runners.core.ground.bundle import Bundle
@@ -46,6 +45,7 @@ from tests.columnar import (
     columns_of,
     replayed,
 )
+from windowing import column_order
 from windowing.merging import chains
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_fn import WindowFn
@@ -382,7 +382,7 @@ def test_rows_are_grouped_by_key_and_window(
     ends_us = starts_us + (np.arange(len(keys)) % 2 + 1 if size_us is None else size_us)
     windows = WindowColumn(starts_us, ends_us, size_us)
 
-    with patch.object(partials, "_STEP_SAMPLE", sample):
+    with patch.object(column_order, "_STEP_SAMPLE", sample):
         found = grouped((pa.array(keys),), windows, is_merging=is_merging)
 
     assert found is not None

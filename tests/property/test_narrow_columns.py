@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow.columns import packed, unpacked
-from runners.core.columns import partials
 from runners.stored import narrow
 from runners.stored.narrow import narrowed, widened
+from windowing import column_order
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 #: Offsets on both sides of each size that a column can have.
@@ -20,7 +20,7 @@ EDGES = [(1 << bits) + more for bits in (8, 16, 32, 62) for more in (-2, -1, 0, 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrow, "NARROW_ROWS_MIN", 1)
-    monkeypatch.setattr(partials, "_STEP_SAMPLE", 2)
+    monkeypatch.setattr(column_order, "_STEP_SAMPLE", 2)
 
 
 def round_trip(*columns: pa.Array) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -15,9 +16,17 @@ from dataflow.graph import MAIN, Group, TransformNode
 from runners.core.partials.folding import Accumulation
 from runners.core.partials.merging import PartialMerging
 from triggers.windowing_strategy import WindowingStrategy
-from windowing import merging
+from windowing import column_merging, column_order, merging
 from windowing.column_merging import begins_chain
-from windowing.merging import chains, chains_in_order, merge_arrival, merge_overlapping
+from windowing.column_order import NUMBER_MAX, by_key_and_start
+from windowing.merging import (
+    chains,
+    chains_in_order,
+    joined_chains,
+    merge_arrival,
+    merge_overlapping,
+)
+from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
 WINDOWS = st.lists(
     st.builds(
@@ -104,6 +113,53 @@ def test_many_are_sorted_as_arrays_to_the_same_chains(
     assert all([each[1] for each in some] == sorted(each[1] for each in some) for some in of_each)
 
 
+@given(WINDOWS, st.data(), st.sampled_from([1, 512]), st.booleans())
+def test_what_is_alone_in_its_chain_stays_and_the_rest_is_joined(
+    windows: list[df.Window], data: st.DataObject, arrays_min: int, has_room: bool
+) -> None:
+    """Each chain is one item, whether its key and bounds have room in one number or not."""
+    size = len(windows)
+    keys = data.draw(st.lists(st.sampled_from(["a", ("b", 1), 2]), min_size=size, max_size=size))
+    joins: list[tuple[Any, df.Window]] = []
+
+    def join(key: Any, window: df.Window, items: Sequence[list[int]]) -> list[int]:
+        joins.append((key, window))
+        assert len(items) > 1
+        return [each for some in items for each in some]
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(merging, "_ARRAYS_MIN", arrays_min)
+        for module in (column_merging, column_order):
+            monkeypatch.setattr(module, "NUMBER_MAX", NUMBER_MAX if has_room else 0)
+        joined = joined_chains(keys, windows, [[index] for index in range(size)], join)
+
+    expected = list(chains(keys, windows, range(size)))
+    assert sorted(joined) == sorted(items for _, _, items in expected)
+    several = [(key, window) for key, window, items in expected if len(items) > 1]
+    assert sorted(joins, key=repr) == sorted(several, key=repr)
+
+
+#: At both ends of time, and moments of which all are multiples of something, or all but one.
+STARTS = st.sampled_from([MIN_TIMESTAMP_US, -7, 0, 7, 14, 15, 7_000_000, MAX_TIMESTAMP_US - 1])
+
+
+@given(
+    rows=st.lists(st.tuples(st.sampled_from([0, 1, 2**16, 2**31]), STARTS), min_size=1),
+    sample=st.sampled_from([2, 64]),
+)
+@example(rows=[(0, 0), (0, 14), (1, 7), (0, 15)], sample=2)
+@example(rows=[(2**31, MAX_TIMESTAMP_US - 1), (0, MIN_TIMESTAMP_US), (0, 0)], sample=64)
+def test_the_order_is_that_of_keys_and_starts_and_stable(
+    rows: list[tuple[int, int]], sample: int
+) -> None:
+    keys, starts_us = np.array(rows, np.int64).T
+
+    with patch.object(column_order, "_STEP_SAMPLE", sample):
+        order = by_key_and_start(keys, starts_us)
+
+    assert order.tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
 @given(WINDOWS)
 @example(TOUCHING)
 @example(COVERED)
@@ -155,14 +211,16 @@ def test_in_their_order(windows: list[df.Window]) -> None:
         assert sorted(each for _, _, items, _ in found for each in items) == sorted(windows)
 
 
-@given(WINDOWS, WINDOWS)
-@example(TOUCHING, COVERED)
-def test_as_columns(windows: list[df.Window], others: list[df.Window]) -> None:
+@given(WINDOWS, WINDOWS, st.booleans())
+@example(TOUCHING, COVERED, True)
+@example(COVERED, COVERED, False)
+def test_as_columns(windows: list[df.Window], others: list[df.Window], has_room: bool) -> None:
     ordered = [(0, *window) for window in sorted(windows)]
     ordered += [(1, *window) for window in sorted(others)]
     columns = np.array(ordered, np.int64).reshape(-1, 3).T
 
-    is_new = begins_chain(*columns, is_one_size=False)
+    with patch.object(column_merging, "NUMBER_MAX", NUMBER_MAX if has_room else 0):
+        is_new = begins_chain(*columns, is_one_size=False)
 
     found: list[list[tuple[int, ...]]] = []
     for begins, each in zip(is_new, ordered, strict=True):

@@ -20,16 +20,13 @@ from dataflow.columns import Column, PairColumns, WindowColumn, key_values
 from runners.core.columns.checks import checked
 from runners.core.ground.bundle import Bundle
 from windowing.column_merging import begins_chain
+from windowing.column_order import NUMBER_MAX, argsorted, by_key_and_start, joint_numbers
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 from windowing.window_columns import Int64s
 
 LabelT = TypeVar("LabelT", bound=Hashable)
 
 Bools = NDArray[np.bool_]
-#: With codes up to here, products still fit into 64 bits; larger ones are renumbered.
-_CODES_MAX = 1 << 62
-#: So many starts of windows say which step there may be between all of them.
-_STEP_SAMPLE = 64
 
 
 class PartialColumns(Column[tuple[Any, Any, Any, int]]):
@@ -317,30 +314,26 @@ def grouped(
     if codes is None:
         return None
     starts_us, ends_us = windows.starts_us, windows.ends_us
-    if windows.size_us is not None and not is_merging:
+    is_one_size = windows.size_us is not None
+    if is_merging:
+        order = by_key_and_start(codes, starts_us)
+        ordered = codes[order], starts_us[order], ends_us[order]
+        return ColumnGroups(order, np.flatnonzero(begins_chain(*ordered, is_one_size=is_one_size)))
+    if is_one_size:
         return _grouped_by_start(codes, starts_us)
-    if is_merging:
-        numbers = _numbers(codes, starts_us)
-        order = np.lexsort((starts_us, codes)) if numbers is None else _argsorted(numbers)
-    else:
-        order = np.lexsort((ends_us, starts_us, codes))
-    codes, starts_us, ends_us = codes[order], starts_us[order], ends_us[order]
-    if is_merging:
-        is_one_size = windows.size_us is not None
-        is_new = begins_chain(codes, starts_us, ends_us, is_one_size=is_one_size)
-    else:
-        is_new = _begins_run(codes) | _begins_run(starts_us) | _begins_run(ends_us)
-    return ColumnGroups(order, np.flatnonzero(is_new))
+    order = np.lexsort((ends_us, starts_us, codes))
+    is_new = [_begins_run(each[order]) for each in (codes, starts_us, ends_us)]
+    return ColumnGroups(order, np.flatnonzero(np.logical_or.reduce(is_new)))
 
 
 def _grouped_by_start(codes: Int64s, starts_us: Int64s) -> ColumnGroups:
     """Groups of rows with the same key and start."""
-    numbers = _numbers(codes, starts_us)
+    numbers = joint_numbers(codes, starts_us)
     if numbers is None:
         order = np.lexsort((starts_us, codes))
         is_new = _begins_run(codes[order]) | _begins_run(starts_us[order])
     else:
-        order = _argsorted(numbers)
+        order = argsorted(numbers)
         is_new = _begins_run(numbers[order])
     return ColumnGroups(order, np.flatnonzero(is_new))
 
@@ -351,37 +344,6 @@ def _begins_run(sorted_numbers: Int64s) -> Bools:
     is_new[:1] = True
     is_new[1:] = sorted_numbers[1:] != sorted_numbers[:-1]
     return is_new
-
-
-def _numbers(codes: Int64s, starts_us: Int64s) -> Int64s | None:
-    """A number from 0 on for each key and start, in the order of keys and then of starts; None if it has no room."""
-    # Windows mostly begin at multiples of something: smaller numbers have fewer digits to sort by.
-    offsets, _ = in_steps(starts_us - int(starts_us.min()))
-    span = int(offsets.max()) + 1
-    return None if (int(codes.max()) + 1) * span > _CODES_MAX else codes * span + offsets
-
-
-def in_steps(offsets: Int64s) -> tuple[Int64s, int]:
-    """Integers in units of what all are multiples of, and that unit; as they are, and 1, if none was found.
-
-    Args:
-        offsets: at least one, from 0 on.
-    """
-    step = int(np.gcd.reduce(offsets[:_STEP_SAMPLE]))
-    if step > 1:
-        places = offsets // step
-        if not np.count_nonzero(places * step != offsets):
-            return places, step
-    return offsets, 1
-
-
-def _argsorted(numbers: Int64s) -> Int64s:
-    """A stable argsort of numbers from 0 on, by digits of 16 bits, which are counted instead of compared."""
-    order: Int64s = np.argsort(numbers.astype(np.uint16), kind="stable")
-    for shift in range(16, int(numbers.max()).bit_length(), 16):
-        digits = (numbers >> shift).astype(np.uint16)
-        order = order[np.argsort(digits[order], kind="stable")]
-    return order
 
 
 def key_codes(keys: Sequence[pa.Array]) -> Int64s | None:
@@ -395,7 +357,7 @@ def key_codes(keys: Sequence[pa.Array]) -> Int64s | None:
             codes = found
             continue
         size = int(found.max(initial=0)) + 1
-        if (int(codes.max(initial=0)) + 1) * size > _CODES_MAX:
+        if (int(codes.max(initial=0)) + 1) * size > NUMBER_MAX:
             codes = np.unique(codes, return_inverse=True)[1]
             found = np.unique(found, return_inverse=True)[1]
             size = int(found.max(initial=0)) + 1

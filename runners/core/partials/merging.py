@@ -21,7 +21,7 @@ from runners.core.partials.groups import Group, by_window_and_key
 from runners.core.partials.partial import Partial
 from runners.core.partials.unfolded import Pairs
 from windowing.checks import checked_merges
-from windowing.merging import chains, chains_in_order, merges_what_overlaps
+from windowing.merging import chains, chains_in_order, joined_chains, merges_what_overlaps
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
 
@@ -77,10 +77,7 @@ class PartialMerging:
         if self.is_of_overlaps:
             partials = list(partials)
             keys, windows = [each[0] for each in partials], [each[1] for each in partials]
-            return [
-                entries[0] if len(entries) == 1 else self.as_one(key, window, entries)
-                for key, window, entries in chains(keys, windows, partials)
-            ]
+            return joined_chains(keys, windows, partials, self.as_one)
         by_window = by_window_and_key(partials)
         if self._window_fn is not None:
             groups = (
