@@ -133,6 +133,23 @@ def joined_chains(
     return joined
 
 
+def reaching_into_others(parts: Sequence[Sequence[Window]]) -> Sequence[list[bool]]:
+    """Whether each window overlaps the time of another part: one that does not is in no chain with windows of these.
+
+    Args:
+        parts: windows in parts, none of which is empty.
+    """
+    bounds_us = [_bounds_us(windows) for windows in parts]
+    spans_us = [(starts_us.min(), ends_us.max()) for starts_us, ends_us in bounds_us]
+    found = []
+    for number, (starts_us, ends_us) in enumerate(bounds_us):
+        is_reaching = np.zeros(len(starts_us), np.bool_)
+        for from_us, to_us in [*spans_us[:number], *spans_us[number + 1 :]]:
+            is_reaching |= (starts_us < to_us) & (ends_us > from_us)
+        found.append(is_reaching.tolist())
+    return found
+
+
 def chains_in_order(
     windows_and_items: Iterable[tuple[Window, ItemT]], join: Callable[[ItemT, ItemT], ItemT]
 ) -> Iterator[tuple[Window, ItemT]]:

@@ -25,6 +25,7 @@ from windowing.merging import (
     joined_chains,
     merge_arrival,
     merge_overlapping,
+    reaching_into_others,
 )
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US
 
@@ -237,3 +238,21 @@ def test_as_columns(windows: list[df.Window], others: list[df.Window], has_room:
     sizes = {end_us - start_us for _, start_us, end_us in ordered}
     if len(sizes) == 1:
         assert (begins_chain(*columns, is_one_size=True) == is_new).all()
+
+
+@given(st.lists(WINDOWS.filter(bool), min_size=1, max_size=4))
+@example([[df.Window(0, 3)], [df.Window(3, 5)], [df.Window(2, 3)]])
+@example([TOUCHING, [df.Window(2, 3)]])
+def test_what_does_not_reach_into_another_part_overlaps_none_of_its_windows(
+    parts: list[list[df.Window]],
+) -> None:
+    """And what does overlaps the time that the other part spans."""
+    found = reaching_into_others(parts)
+
+    for number, (windows, are_reaching) in enumerate(zip(parts, found, strict=True)):
+        others = parts[:number] + parts[number + 1 :]
+        for window, is_reaching in zip(windows, are_reaching, strict=True):
+            spans = [(min(w.start_us for w in p), max(w.end_us for w in p)) for p in others]
+            assert is_reaching == any(
+                window.start_us < to_us and from_us < window.end_us for from_us, to_us in spans
+            )

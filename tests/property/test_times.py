@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 import pendulum
 import pytest
@@ -17,6 +18,7 @@ from windowing import (
     MAX_TIMESTAMP_US,
     MIN_TIMESTAMP_US,
     Window,
+    timestamps,
     to_datetime,
     to_duration_us,
     to_timestamp_us,
@@ -73,13 +75,20 @@ def test_whole_seconds(seconds: int) -> None:
         st.lists(st.integers(-(10**11), 10**12)),
         st.lists(st.floats() | st.integers() | st.booleans() | st.none() | st.datetimes()),
         st.lists(st.datetimes(timezones=st.just(UTC)) | st.floats(-1e9, 1e9)),
-    )
+    ),
+    array_min=st.sampled_from([1, 64]),
 )
-@example(values=[1.8e302])
-@example(values=[1.0, math.nan])
-@example(values=[1.0, math.inf])
-@example(values=[1.8e302, -1.8e302])
-def test_many_instants_at_once(values: list[Any]) -> None:
+@example(values=[1.8e302], array_min=64)
+@example(values=[1.0, math.nan], array_min=64)
+@example(values=[1.0, math.inf], array_min=64)
+@example(values=[1.8e302, -1.8e302], array_min=64)
+@example(values=[1.0, math.nan], array_min=1)
+@example(values=[1.8e308, 1.0], array_min=1)
+# The first instant of the year 10000, and the last before it that a float has; and halves of a microsecond.
+@example(values=[253402300800.0], array_min=1)
+@example(values=[math.nextafter(253402300800.0, 0)], array_min=1)
+@example(values=[5e-7, 1.5e-6, 2.5e-6, -5e-7], array_min=1)
+def test_many_instants_at_once(values: list[Any], array_min: int) -> None:
     """They are what each is by itself, and refused for the first that is refused."""
     expected, refusal = None, "none"
     try:
@@ -87,10 +96,16 @@ def test_many_instants_at_once(values: list[Any]) -> None:
     except df.TimeError as error:
         refusal = error.fact
     if expected is None:
-        with pytest.raises(df.TimeError, match=re.escape(refusal)):
+        with (
+            patch.object(timestamps, "_ARRAY_MIN", array_min),
+            pytest.raises(df.TimeError, match=re.escape(refusal)),
+        ):
             to_timestamps_us(values)
     else:
-        assert expected == to_timestamps_us(values)
+        with patch.object(timestamps, "_ARRAY_MIN", array_min):
+            found = to_timestamps_us(values)
+        assert expected == found
+        assert all(type(each) is int for each in found)
 
 
 @pytest.mark.parametrize("value", [1.8e302, -1.8e302, Fraction(10**400), 10**400])

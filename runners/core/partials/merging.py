@@ -6,7 +6,8 @@ windows that merge stay apart until they are grouped, because a merge may have t
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, compress, groupby
+from operator import not_
 from typing import Any
 
 from dataflow.canonical_keys import CanonicalKeys, are_canonical
@@ -21,7 +22,13 @@ from runners.core.partials.groups import Group, by_window_and_key
 from runners.core.partials.partial import Partial
 from runners.core.partials.unfolded import Pairs
 from windowing.checks import checked_merges
-from windowing.merging import chains, chains_in_order, joined_chains, merges_what_overlaps
+from windowing.merging import (
+    chains,
+    chains_in_order,
+    joined_chains,
+    merges_what_overlaps,
+    reaching_into_others,
+)
 from windowing.window import Window
 from windowing.window_fn import MergingWindowFn
 
@@ -72,6 +79,26 @@ class PartialMerging:
         """
         with RunningAs(self._node.label):
             return self._combined(partials)
+
+    def combined_parts(self, parts: Sequence[list[Partial]]) -> list[Partial]:
+        """Merge parts of partials, each of which is combined; where they follow each other in time little is looked at.
+
+        Args:
+            parts: at least one, and none is empty.
+
+        Raises:
+            TransformError: the `CombineFn` failed.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        if not self.is_of_overlaps:
+            return self.combined(chain(*parts))
+        apart, touching = list[Partial](), list[Partial]()
+        are_reaching = reaching_into_others([[each[1] for each in part] for part in parts])
+        for part, is_reaching in zip(parts, are_reaching, strict=True):
+            touching += compress(part, is_reaching)
+            apart += compress(part, map(not_, is_reaching))
+        return apart + self.combined(touching)
 
     def _combined(self, partials: Iterable[Partial]) -> list[Partial]:
         if self.is_of_overlaps:

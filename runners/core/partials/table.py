@@ -40,8 +40,10 @@ class PartialTable:
         self._lifter = lifter
         self._unfolded = _Unfolded()
         self._folded: dict[Window, Folded] = defaultdict(dict)
-        #: Partials that arrived folded, and those of windows that merge.
+        #: Partials that arrived folded.
         self._listed: list[Partial] = []
+        #: Those of windows that merge, fold by fold: of one none can be merged with another.
+        self._folds: list[list[Partial]] = []
         #: Records that need only be counted; None where there are none.
         self._occurrences: Occurrences | None = None
         if isinstance(lifter, Lifter) and not lifter.merging.is_merging:
@@ -94,8 +96,9 @@ class PartialTable:
         for window, groups in unfolded.by_window.items():
             self._lifter.rows.fold_into(self._folded[window], groups)
         if unfolded.pairs:
-            self._listed += self._lifter.rows.partials(unfolded.pairs, unfolded.in_order())
-        self._folded_size = sum(map(len, self._folded.values())) + len(self._listed)
+            self._folds.append(self._lifter.rows.partials(unfolded.pairs, unfolded.in_order()))
+        kept = chain(self._folded.values(), self._folds, [self._listed])
+        self._folded_size = sum(map(len, kept))
 
     def counted(self) -> Iterator[tuple[Any, Window, int]]:
         """Key, window and number of the records in the table, which does not change; merging windows come in parts."""
@@ -108,7 +111,7 @@ class PartialTable:
             yield from ((key, window, len(values)) for key, values in groups.items())
         for (key, _), window in zip(unfolded.pairs, unfolded.in_order(), strict=True):
             yield key, window, 1
-        for partial in self._listed:
+        for partial in chain(self._listed, *self._folds):
             yield partial[0], partial[1], self._net_count(partial)
 
     def _net_count(self, partial: Partial) -> int:
@@ -120,7 +123,7 @@ class PartialTable:
         """Whether more records would not make accumulators larger, judging by their types: all are a few numbers."""
         entries = chain.from_iterable(folded.values() for folded in self._folded.values())
         return _are_numbers([entry[0] for entry in entries]) and _are_numbers(
-            [partial[2] for partial in self._listed]
+            [partial[2] for partial in chain(self._listed, *self._folds)]
         )
 
     def take(self) -> list[Partial]:
@@ -128,12 +131,15 @@ class PartialTable:
         self.fold()
         taken = list(self._in_table())
         counted = [] if self._occurrences is None else self._occurrences.take()
-        if self._listed or (taken and counted):
-            taken = self._combined(taken + counted + self._listed)
+        if self._folds and not self._listed:
+            assert isinstance(self._lifter, Lifter)
+            taken = self._lifter.merging.combined_parts(self._folds)
+        elif self._folds or self._listed or (taken and counted):
+            taken = self._combined([*taken, *counted, *chain(self._listed, *self._folds)])
         else:
             taken += counted
         self._folded.clear()
-        self._listed = []
+        self._folds, self._listed = [], []
         self.records = self._folded_size = 0
         return taken
 
