@@ -1,9 +1,11 @@
 """The load of the soak is what its right answers are about, and growth is seen."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 import dataflow as df
 from benchmarks.soak.faults import FAULTS, in_rounds
 from benchmarks.soak.load import PHASE_S, PHASES, ChangingRate, right_counts, right_totals
-from benchmarks.soak.resources import SLACK, growth, in_sessions
+from benchmarks.soak.resources import SLACK, growth, in_sessions, of_folder
 from tests.waiting import until
 from windowing.timestamps import US_PER_SECOND
 
@@ -103,6 +105,26 @@ def test_what_nobody_has_looked_at_is_not_called_bounded() -> None:
 
 
 @pytest.mark.slow
+def test_a_folder_that_is_deleted_while_it_is_looked_at_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that starts deletes what a killed one has left."""
+    for name in ("kept", "left"):
+        (tmp_path / name / "blocks").mkdir(parents=True)
+        (tmp_path / name / "blocks" / "1").write_bytes(b"x" * 4096)
+    scandir = os.scandir
+
+    def looked_at(path: Any) -> Any:
+        # Who deletes a tree lists it by a descriptor.
+        if not isinstance(path, int) and Path(path) == tmp_path / "left" / "blocks":
+            shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", looked_at)
+
+    assert of_folder(tmp_path) == {"temporary folders": 2, "temporary MiB": 4096 / 2**20}
+
+
 def test_what_a_process_has_left_behind_is_found() -> None:
     leaves = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
     reading, writing = os.pipe()
