@@ -11,6 +11,7 @@ import dataflow as df
 from runners.spark.session import spark_context
 from runners.spark.whole_input import BrokenInputError, whole
 from tests.batch_jobs import Batch, assert_same, note, notes, once, write
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
 
@@ -26,7 +27,11 @@ def local_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def context(spark_alone: None, local_dir: Path) -> SparkContext:
-    return spark_context("broken input", master=MASTER, settings=settings(local_dir))
+    """When the small shuffle of Spark's start has ended: no other is the latest then but a test's own."""
+    context = spark_context("broken input", master=MASTER, settings=settings(local_dir))
+    jobs = context.statusTracker()
+    until(lambda: jobs.getJobIdsForGroup() and not jobs.getActiveJobsIds())
+    return context
 
 
 def settings(local_dir: Path) -> dict[str, str]:
