@@ -67,7 +67,7 @@ coverage: setup ## Branches of windowing, triggers and runners/core that fast te
 	@$(BIN)/coverage report --skip-covered --fail-under=$(COVERED_MIN)
 
 # The static checks and both halves run to their end, side by side, and name what is red.
-test: setup ## All but faults and nightly, also with real Spark and Postgres; 15 to 20 minutes on two cores
+test: setup ## All but faults and nightly, also with real Spark and Postgres; a quarter of an hour on two cores
 	@$(if $(K),tools/check.sh -k "$(K)",tools/test.sh "$(SERVERS)" "$(SERVER_TESTS) $(SLOWEST)" "$(OTHER_TESTS) $(SLOWEST)")
 
 # Against the clock, so on a machine with nothing else to do.
