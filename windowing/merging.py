@@ -42,7 +42,7 @@ def chains(
         For each chain its key, the window that spans it, and its items in the order of the starts of their windows.
     """
     if len(windows) >= _ARRAYS_MIN:
-        return _chains_by_arrays(keys, bounds_us or _bounds_us(windows), items)
+        return _chains_by_arrays(keys, bounds_us or bounds_of(windows), items)
     starts_us, ends_us = [window[0] for window in windows], [window[1] for window in windows]
     #: For each chain: its key, bounds and items; and for each key, the index of its latest chain.
     owners: list[Any] = []
@@ -65,7 +65,8 @@ def chains(
     return zip(owners, windows_of(from_us, to_us), found, strict=True)
 
 
-def _bounds_us(windows: Sequence[Window]) -> tuple[Int64s, Int64s]:
+def bounds_of(windows: Sequence[Window]) -> tuple[Int64s, Int64s]:
+    """Where windows start and where they end, in microseconds, as two arrays."""
     starts_us, ends_us = (
         np.fromiter(map(bound, windows), np.int64, len(windows)) for bound in (_start_of, _end_of)
     )
@@ -120,7 +121,7 @@ def joined_chains(
             some[0] if len(some) == 1 else join(key, window, some)
             for key, window, some in chains(keys, windows, items)
         ]
-    order, firsts, from_us, to_us = _chain_columns(keys, *_bounds_us(windows))
+    order, firsts, from_us, to_us = _chain_columns(keys, *bounds_of(windows))
     sizes = np.diff(firsts, append=len(items))
     is_alone = sizes == 1
     joined = list(map(items.__getitem__, order[firsts[is_alone]].tolist()))
@@ -139,7 +140,7 @@ def reaching_into_others(parts: Sequence[Sequence[Window]]) -> Sequence[list[boo
     Args:
         parts: windows in parts, none of which is empty.
     """
-    bounds_us = [_bounds_us(windows) for windows in parts]
+    bounds_us = [bounds_of(windows) for windows in parts]
     spans_us = [(starts_us.min(), ends_us.max()) for starts_us, ends_us in bounds_us]
     found = []
     for number, (starts_us, ends_us) in enumerate(bounds_us):

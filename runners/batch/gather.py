@@ -31,6 +31,7 @@ from runners.core.stages.plan import ExecutionPlan, Stage
 from runners.millwheel.model.key_range import range_index, range_indexes
 from runners.stored.partials import encode_partials
 from runners.stored.runs import PartBlob, encode_parts
+from windowing.merging import bounds_of
 from windowing.window import GLOBAL_WINDOW, Window
 from windowing.window_columns import Int64s
 
@@ -48,7 +49,7 @@ BLOB_PARTIALS_MAX = 20_000
 #: Partials that wait as columns before they are packed.
 COLUMN_PARTIALS_MAX = 500_000
 
-_start_of, _end_of, _count_of = itemgetter(0), itemgetter(1), itemgetter(3)
+_count_of = itemgetter(3)
 
 #: What a shuffle moves: the number of the target, and partials for it as bytes, or those for each of its parts.
 Packed = tuple[int, bytes]
@@ -286,10 +287,7 @@ class _Lane:
 def _bounds_us(windows: Sequence[Window]) -> tuple[Int64s, Int64s]:
     if isinstance(windows, WindowColumn):
         return windows.starts_us, windows.ends_us
-    starts_us, ends_us = (
-        np.fromiter(map(bound, windows), np.int64, len(windows)) for bound in (_start_of, _end_of)
-    )
-    return starts_us, ends_us
+    return bounds_of(windows)
 
 
 def _fitting(count: int, size_bytes: int, count_max: int) -> int:
