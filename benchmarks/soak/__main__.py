@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import TextIO
 
 import attrs
 import psutil
@@ -181,6 +182,7 @@ class Soak:
         folder: for the job.
         seed: of the order of faults.
         pause_s: from the end of a fault to the next, in seconds.
+        output: for each sample, with when it was taken in seconds from the beginning, as a line of JSON.
     """
 
     def __init__(
@@ -191,6 +193,7 @@ class Soak:
         folder: Path,
         seed: int,
         pause_s: float,
+        output: TextIO,
     ) -> None:
         self._settings, self._pause_s = settings, pause_s
         self._driver = Driver(settings, folder)
@@ -202,9 +205,11 @@ class Soak:
             is_ours=self._driver.has,
             clock=Path(settings.clock),
             disk=disk,
+            wait=self._wait,
         )
         self._began_s = time.monotonic()
         self._samples: list[tuple[float, Sample]] = []
+        self._output = output
 
     def run(self) -> Outcome:
         """Inject faults until the load ends, and compare the answers when the job has.
@@ -248,7 +253,9 @@ class Soak:
                 if self._is_read:
                     return True
                 raise EndedError("the job is finished before its source is")
-            self._samples.append((self._elapsed_s, self._sample()))
+            at_s, sample = self._elapsed_s, self._sample()
+            self._samples.append((at_s, sample))
+            print(json.dumps({"at_s": at_s, **sample}), file=self._output, flush=True)
             time.sleep(min(_SAMPLE_INTERVAL_S, max(0.0, until_s - time.monotonic())))
         return False
 
@@ -314,9 +321,15 @@ def soak_server() -> Iterator[tuple[Server, Path | None]]:
         yield server, home if is_mounted else None
 
 
-def measure(minutes: float, rate: int, keys: int, seed: int, pause_s: float) -> Outcome:
+def measure(
+    minutes: float, rate: int, keys: int, seed: int, pause_s: float, samples: Path
+) -> Outcome:
     """Run a soak; arguments as those of the command."""
-    with soak_server() as (server, disk), server.database("soak") as dsn:
+    with (
+        samples.open("w", encoding="ascii") as output,
+        soak_server() as (server, disk),
+        server.database("soak") as dsn,
+    ):
         folder = Path(tempfile.mkdtemp(prefix="dataflow-soak-"))
         try:
             settings = Settings(
@@ -327,7 +340,7 @@ def measure(minutes: float, rate: int, keys: int, seed: int, pause_s: float) -> 
                 seconds=int(minutes * 60),
                 clock=str(folder / "clock"),
             )
-            return Soak(settings, server, disk, folder, seed, pause_s).run()
+            return Soak(settings, server, disk, folder, seed, pause_s, output).run()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -341,6 +354,7 @@ def main() -> int:
     add("--keys", type=int, default=500, help="users")
     add("--seed", type=int, default=Random().randrange(1 << 16), help="of the order of faults")
     add("--pause", type=float, default=20.0, help="seconds between two faults")
+    add("--samples", type=Path, default=Path(os.devnull), help="a file for all samples, as JSON")
     add("--write-docs", action="store_true", help=f"put the outcome into {PAGE.name}")
     given = parser.parse_args()
     machine = tables.machine()
@@ -356,7 +370,9 @@ def main() -> int:
     )
     print(f"{command}\n{machine}", flush=True)
     try:
-        outcome = measure(given.minutes, given.rate, given.keys, given.seed, given.pause)
+        outcome = measure(
+            given.minutes, given.rate, given.keys, given.seed, given.pause, given.samples
+        )
     except EndedError as error:
         print(f"FAILED: {error}")
         return 1

@@ -36,6 +36,7 @@ class Target:
         is_ours: whether a process, by its id, is one of the job: ids in the store can be those of others by now.
         clock: the file with the offset of the job's clocks.
         disk: the folder of the server's data where it is a disk of its own that may be filled; None: it is not.
+        wait: waits for so many seconds while a fault lasts.
     """
 
     server: Server
@@ -44,6 +45,7 @@ class Target:
     is_ours: Callable[[int], bool]
     clock: Path
     disk: Path | None
+    wait: Callable[[float], object]
 
 
 def kill_worker(target: Target, chance: Random) -> None:
@@ -82,7 +84,7 @@ def restart_postgres(target: Target, _: Random) -> None:
 def hold_snapshot(target: Target, _: Random) -> None:
     """Hold a snapshot for half a minute."""
     with contextlib.suppress(psycopg.Error), open_snapshot(target.dsn):
-        time.sleep(_SNAPSHOT_S)
+        target.wait(_SNAPSHOT_S)
 
 
 def checkpoint(target: Target, _: Random) -> None:
@@ -100,7 +102,7 @@ def fill_disk(target: Target, _: Random) -> None:
     """Leave no space to Postgres for some seconds; it may end by that, and is started again."""
     assert target.disk is not None
     with _full(target.disk):
-        time.sleep(_FULL_S)
+        target.wait(_FULL_S)
     with contextlib.suppress(psycopg.Error), psycopg.connect(target.dsn, connect_timeout=5):
         return
     embedded_postgres(target.server.home)

@@ -10,18 +10,23 @@ from pathlib import Path
 import attrs
 import psutil
 import psycopg
+from psycopg import sql
 
 from benchmarks.latency import percentile
 from benchmarks.processes import family
 
 Sample = Mapping[str, float]
 _MIB = 1 << 20
-_STORE = """
-SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()),
-       (SELECT count(*) FROM pg_class WHERE relnamespace = 'dataflow'::regnamespace AND relkind = 'r'),
-       (SELECT sum(pg_total_relation_size(oid)) FROM pg_class
-        WHERE relnamespace = 'dataflow'::regnamespace AND relkind = 'r'),
-       (SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE schemaname = 'dataflow')"""
+#: What the names of the rows of single tables begin with.
+_IN_TABLE = "rows in "
+_CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+_TABLES = """
+SELECT relname, coalesce(pg_total_relation_size(oid), 0) FROM pg_class
+WHERE relnamespace = 'dataflow'::regnamespace AND relkind = 'r'"""
+#: Counted, and not as Postgres estimates them: a server that was killed forgets its estimates.
+_ROWS = "SELECT count(*) FROM ONLY dataflow.{}"
+#: Tables with fewer rows than this are not named, and are in the sum alone.
+_NAMED_ROWS = 1_000
 #: Of the samples of a part of the time, so many percent are at or below what is compared.
 _PERCENT = 90
 
@@ -66,20 +71,24 @@ def of_processes(driver: int, sessions: Container[int], server: int) -> Sample:
 
 
 def of_store(dsn: str) -> Sample:
-    """Connections, and the tables, MiB and rows of the schema; nothing while the server cannot be reached."""
+    """Connections, and the tables of the schema with their MiB and rows; nothing while the server cannot be reached."""
     try:
         with closing(psycopg.connect(dsn, autocommit=True, connect_timeout=2)) as connection:
-            row = connection.execute(_STORE).fetchone()
+            ((connections,),) = connection.execute(_CONNECTIONS)
+            sizes: dict[str, int] = dict(connection.execute(_TABLES).fetchall())
+            rows = dict[str, float]()
+            for table in sizes:
+                statement = sql.SQL(_ROWS).format(sql.Identifier(table))
+                ((rows[_IN_TABLE + table],),) = connection.execute(statement)
     except psycopg.Error:
         return {}
-    assert row is not None
-    connections, tables, size, rows = row
     # One of the connections is this one.
     return {
         "connections": connections - 1,
-        "tables": tables,
-        "tables MiB": float(size or 0) / _MIB,
-        "rows": float(rows or 0),
+        "tables": len(sizes),
+        "tables MiB": float(sum(sizes.values())) / _MIB,
+        "rows": sum(rows.values()),
+        **rows,
     }
 
 
@@ -133,20 +142,29 @@ def growth(samples: Sequence[tuple[float, Sample]]) -> list[Growth]:
 
     Args:
         samples: each with when it was taken, in seconds from the beginning.
+
+    Returns:
+        All of `SLACK`, and the rows of each table that has many.
     """
     end_s = max((at_s for at_s, _ in samples), default=0.0)
     thirds: Sequence[Callable[[float], bool]] = (
         lambda at_s: end_s / 3 <= at_s < 2 * end_s / 3,
         lambda at_s: at_s >= 2 * end_s / 3,
     )
-    return [
+    tables = sorted({name for _, each in samples for name in each if name.startswith(_IN_TABLE)})
+    found = [
         Growth(
             name=name,
             before=_most(samples, name, thirds[0]),
             after=_most(samples, name, thirds[1]),
             slack=slack,
         )
-        for name, slack in SLACK.items()
+        for name, slack in (*SLACK.items(), *((name, SLACK["rows"]) for name in tables))
+    ]
+    return [
+        each
+        for each in found
+        if each.name in SLACK or not max(each.before, each.after) < _NAMED_ROWS
     ]
 
 

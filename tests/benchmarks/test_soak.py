@@ -5,19 +5,26 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing, nullcontext
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import sql
 
 import dataflow as df
+from benchmarks.soak import faults
 from benchmarks.soak.faults import FAULTS, in_rounds
 from benchmarks.soak.load import PHASE_S, PHASES, ChangingRate, right_counts, right_totals
-from benchmarks.soak.resources import SLACK, growth, in_sessions, of_folder
+from benchmarks.soak.resources import SLACK, growth, in_sessions, of_folder, of_store
+from runners.registry import open_store
+from runners.testing.store_conformance.world import job_spec
 from tests.waiting import until
 from windowing.timestamps import US_PER_SECOND
 
@@ -98,6 +105,58 @@ def test_each_round_has_each_fault_once(*, has_disk: bool) -> None:
     names = set(FAULTS) - (set() if has_disk else {"disk full"})
     for _ in range(3):
         assert {next(found) for _ in names} == names
+
+
+def test_a_single_table_that_grows_is_named() -> None:
+    """In the sum it can be hidden by another that shrinks."""
+    rows = [
+        {"rows": 40_000.0, "rows in a": 40_000.0 - each, "rows in b": float(each)}
+        for each in range(0, 40_000, 100)
+    ]
+    samples = [(float(at_s), dict.fromkeys(SLACK, 1.0) | each) for at_s, each in enumerate(rows)]
+
+    assert [each.name for each in growth(samples) if not each.is_bounded] == ["rows in b"]
+
+
+def test_a_table_of_few_rows_is_in_the_sum_alone() -> None:
+    samples = [(float(at_s), {"rows": 10.0, "rows in a": 999.0}) for at_s in range(9)]
+
+    assert [each.name for each in growth(samples)] == list(SLACK)
+
+
+def test_a_fault_that_lasts_is_waited_for_by_who_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = list[float]()
+    monkeypatch.setattr(faults, "open_snapshot", lambda _: nullcontext())
+    target: Any = SimpleNamespace(dsn="", wait=waited.append)
+
+    faults.hold_snapshot(target, Random(1))
+
+    assert waited == [30.0]
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_rows_are_counted_and_not_estimated(store_dsn: str) -> None:
+    """A server that was killed has forgotten its estimates; rows of a job's own table are not its parent's too."""
+    with closing(open_store(store_dsn)) as store:
+        store.open_job(job_spec())
+    with psycopg.connect(store_dsn, autocommit=True) as connection:
+        before = of_store(store_dsn)
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {} (computation_id, key_hash, cell_key, tag, domain, fire_us) "
+                "SELECT 1, each, '', '', 'event', 0 FROM generate_series(1, 90) each"
+            ).format(sql.Identifier("dataflow", "timers_1"))
+        )
+        connection.execute("SELECT pg_stat_reset()")
+        after = of_store(store_dsn)
+        connection.execute("DELETE FROM dataflow.timers")
+
+    more = {name: after[name] - count for name, count in before.items() if name.startswith("rows")}
+    assert {name: count for name, count in more.items() if count} == {
+        "rows": 90,
+        "rows in timers_1": 90,
+    }
 
 
 def test_what_nobody_has_looked_at_is_not_called_bounded() -> None:
