@@ -25,7 +25,7 @@ SELECT relname, coalesce(pg_total_relation_size(oid), 0) FROM pg_class
 WHERE relnamespace = 'dataflow'::regnamespace AND relkind = 'r'"""
 #: Counted, and not as Postgres estimates them: a server that was killed forgets its estimates.
 _ROWS = "SELECT count(*) FROM ONLY dataflow.{}"
-#: Tables with fewer rows than this are not named, and are in the sum alone.
+#: Tables that never have so many rows are not named, and are in the sum alone.
 _NAMED_ROWS = 1_000
 #: Of the samples of a part of the time, so many percent are at or below what is compared.
 _PERCENT = 90
@@ -86,7 +86,7 @@ def of_store(dsn: str) -> Sample:
     return {
         "connections": connections - 1,
         "tables": len(sizes),
-        "tables MiB": float(sum(sizes.values())) / _MIB,
+        "tables MiB": sum(sizes.values()) / _MIB,
         "rows": sum(rows.values()),
         **rows,
     }
@@ -144,27 +144,28 @@ def growth(samples: Sequence[tuple[float, Sample]]) -> list[Growth]:
         samples: each with when it was taken, in seconds from the beginning.
 
     Returns:
-        All of `SLACK`, and the rows of each table that has many.
+        All of `SLACK`, and the rows of each table that has had a thousand.
     """
     end_s = max((at_s for at_s, _ in samples), default=0.0)
     thirds: Sequence[Callable[[float], bool]] = (
         lambda at_s: end_s / 3 <= at_s < 2 * end_s / 3,
         lambda at_s: at_s >= 2 * end_s / 3,
     )
-    tables = sorted({name for _, each in samples for name in each if name.startswith(_IN_TABLE)})
-    found = [
+    tables = {
+        name
+        for _, each in samples
+        for name, count in each.items()
+        if name.startswith(_IN_TABLE) and count >= _NAMED_ROWS
+    }
+    slacks = {**SLACK, **dict.fromkeys(sorted(tables), SLACK["rows"])}
+    return [
         Growth(
             name=name,
             before=_most(samples, name, thirds[0]),
             after=_most(samples, name, thirds[1]),
             slack=slack,
         )
-        for name, slack in (*SLACK.items(), *((name, SLACK["rows"]) for name in tables))
-    ]
-    return [
-        each
-        for each in found
-        if each.name in SLACK or not max(each.before, each.after) < _NAMED_ROWS
+        for name, slack in slacks.items()
     ]
 
 

@@ -98,3 +98,13 @@ def test_processor_time_is_that_of_the_command(status: int) -> None:
 def test_the_pages_have_both_parts() -> None:
     assert {each["case"] for each in reports.read()} >= {reports.SOAK}
     assert reports.check_times() is not None
+
+
+def test_the_goals_on_the_page_are_those_of_its_last_reports() -> None:
+    """Commands that take long write their own report alone."""
+    rows = goals.table(reports.read()).splitlines()[2:]
+    page = (reports.DOCS / "benchmarks.md").read_text("utf-8").splitlines()
+
+    found = [row for row in rows if "not measured" not in row]
+    assert found
+    assert [row for row in found if row not in page] == []

@@ -118,20 +118,28 @@ def test_a_single_table_that_grows_is_named() -> None:
     assert [each.name for each in growth(samples) if not each.is_bounded] == ["rows in b"]
 
 
-def test_a_table_of_few_rows_is_in_the_sum_alone() -> None:
-    samples = [(float(at_s), {"rows": 10.0, "rows in a": 999.0}) for at_s in range(9)]
+@pytest.mark.parametrize(("rows", "named"), [(999.0, []), (1_000.0, ["rows in a"])])
+def test_a_table_of_few_rows_is_in_the_sum_alone(rows: float, named: list[str]) -> None:
+    samples = [(float(at_s), {"rows": 10.0, "rows in a": rows}) for at_s in range(9)]
 
-    assert [each.name for each in growth(samples)] == list(SLACK)
+    assert [each.name for each in growth(samples)] == [*SLACK, *named]
 
 
-def test_a_fault_that_lasts_is_waited_for_by_who_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "opened", "seconds"),
+    [("snapshot held", "open_snapshot", 30.0), ("disk full", "_full", 8.0)],
+)
+def test_samples_are_taken_while_a_fault_lasts(
+    fault: str, opened: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, opened, lambda _: nullcontext())
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: nullcontext())
     waited = list[float]()
-    monkeypatch.setattr(faults, "open_snapshot", lambda _: nullcontext())
-    target: Any = SimpleNamespace(dsn="", wait=waited.append)
+    target: Any = SimpleNamespace(dsn="", disk="", wait=waited.append)
 
-    faults.hold_snapshot(target, Random(1))
+    FAULTS[fault](target, Random(1))
 
-    assert waited == [30.0]
+    assert waited == [seconds]
 
 
 @pytest.mark.slow
