@@ -6,7 +6,6 @@ neutral, and adding an input to an accumulator equals merging one made of that i
 Dataflow Model, section 2.2 (lifted combines as in FlumeJava).
 """
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -18,6 +17,7 @@ from dataflow.column_combine_fn import ColumnCombineFn
 from dataflow.combiner_columns import columns_of_callable
 from dataflow.errors import PipelineError
 from dataflow.ptransform import PTransform, called
+from dataflow.signatures import signature_of
 from dataflow.type_vars import AccumulatorT, InT_contra, OutT_co
 from dataflow.views import ViewPart
 from windowing.location import user_location
@@ -411,9 +411,8 @@ def _named(fn: object) -> str:
 
 
 def _check_takes_a_list(fn: Callable[..., Any]) -> None:
-    try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):
+    signature = signature_of(fn)
+    if signature is None:
         return  # a built-in: it does not say what it takes
     try:
         signature.bind([])

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from dataflow import user_state
 from dataflow.errors import PipelineError
+from dataflow.signatures import signature_of
 from dataflow.type_hints import text_of
 from dataflow.type_vars import InT_contra, OutT_co, T
 from windowing.location import user_location
@@ -422,10 +423,9 @@ def requested_params(call: Callable[..., Any], what: str) -> dict[str, DoFnParam
     Raises:
         PipelineError: the call cannot take one element as its first argument, or asks for it as another.
     """
-    try:
-        signature = inspect.signature(call)
-    except (TypeError, ValueError):
-        return {}  # built-ins such as ``str.upper``: no signature, so nothing requested
+    signature = signature_of(call)
+    if signature is None:
+        return {}  # a built-in requests nothing
     try:
         signature.bind(object())
     except TypeError as error:

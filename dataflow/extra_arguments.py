@@ -17,6 +17,7 @@ import attrs
 
 from dataflow.do_fn import DoFnParam, nondeterministic
 from dataflow.errors import PipelineError
+from dataflow.signatures import signature_of
 from dataflow.user_state import StateParam, TimerParam
 from dataflow.views import View, ViewArgument, WithViews
 
@@ -50,9 +51,8 @@ class ExtraArguments:
         """
         if not self:
             return call
-        try:
-            signature = inspect.signature(call)
-        except (TypeError, ValueError):
+        signature = signature_of(call)
+        if signature is None:
             # A built-in: unknown until it is called.
             return self._made(call, dict(self.kwargs), self.args, None, what)
         try:

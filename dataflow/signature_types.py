@@ -18,6 +18,7 @@ import attrs
 
 from dataflow.combine_fn import CallableCombineFn, CombineFn, ListCombineFn, WholeGroupCombineFn
 from dataflow.do_fn import DoFn, TaggedOutput, TimestampedValue, WindowedValue, is_async
+from dataflow.signatures import signature_of
 from dataflow.type_hints import (
     fields_of,
     item_of,
@@ -86,7 +87,7 @@ def parameter_types(call: Callable[..., Any]) -> tuple[Any, ...] | None:
     Args:
         call: as for `function_types`.
     """
-    hints, signature = _hints(call), _signature(call)
+    hints, signature = _hints(call), signature_of(call)
     if hints is None or signature is None:
         return None
     parameters = [each for each in signature.parameters.values() if each.kind in _POSITIONAL]
@@ -100,7 +101,7 @@ def _declared(call: Callable[..., Any]) -> FunctionTypes:
         return FunctionTypes(*_KNOWN[call])
     if isinstance(call, _METHODS):
         return FunctionTypes(accepts=call.__objclass__)
-    hints, signature = _hints(call), _signature(call)
+    hints, signature = _hints(call), signature_of(call)
     if hints is None:
         return UNKNOWN
     first = next(iter(signature.parameters.values()), None) if signature is not None else None
@@ -138,14 +139,6 @@ def _hints(call: Callable[..., Any]) -> Mapping[str, Any] | None:
     function = getattr(function, "__func__", function)
     is_plain = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
     return resolved(function) if is_plain else None
-
-
-def _signature(call: Callable[..., Any]) -> inspect.Signature | None:
-    """Its signature; None if it has none that can be seen."""
-    try:
-        return inspect.signature(call)
-    except (TypeError, ValueError):
-        return None  # a built-in
 
 
 def emitted(returned: Any) -> Any:

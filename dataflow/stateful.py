@@ -42,6 +42,7 @@ from dataflow.do_fn import DoFn, DoFnParam, requested_params
 from dataflow.errors import ArrivalOrderWarning, PipelineError
 from dataflow.extra_arguments import NO_ARGUMENTS, ExtraArguments
 from dataflow.pipeline import PCollection
+from dataflow.signatures import signature_of
 from dataflow.user_state import (
     AnyTimerSpec,
     MapStateSpec,
@@ -261,13 +262,12 @@ def _is_of_state(request: Request) -> bool:
 
 
 def _requests(call: Callable[..., Any]) -> dict[str, Request]:
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
+    signature = signature_of(call)
+    if signature is None:
         return {}
     return {
         each.name: each.default
-        for each in parameters
+        for each in signature.parameters.values()
         if isinstance(each.default, DoFnParam | StateParam | TimerParam)
     }
 

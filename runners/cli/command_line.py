@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn
 
 from dataflow import distribution
@@ -304,8 +304,9 @@ class _Parser(argparse.ArgumentParser):
         super().error(_without_secrets(message))
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
-    """What knows every command and its options."""
+    """What knows every command and its options; made once, for programs that run many commands."""
     parser = _Parser(
         prog="dataflow",
         description="Run pipelines, look at the jobs in a store, and send signals and requests to them.",

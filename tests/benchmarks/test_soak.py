@@ -192,6 +192,7 @@ def test_a_folder_that_is_deleted_while_it_is_looked_at_does_not_count(
     assert of_folder(tmp_path) == {"temporary folders": 2, "temporary MiB": 4096 / 2**20}
 
 
+@pytest.mark.slow
 def test_what_a_process_has_left_behind_is_found() -> None:
     leaves = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
     reading, writing = os.pipe()

@@ -6,7 +6,7 @@
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -144,7 +144,6 @@ _TOKEN = re.compile(
 _CANDIDATE = re.compile(r"[^\W\d]\w*")
 
 
-@functools.cache
 def candidates(text: str) -> frozenset[str]:
     """What stands in a Python file and could be a name."""
     return frozenset(_CANDIDATE.findall(text))
@@ -156,9 +155,8 @@ def may_have_a_retired_word(text: str) -> bool:
     return not words.isdisjoint(_OF_RETIRED) and RETIRED_IN_TEXT.search(text) is not None
 
 
-@functools.cache
 def words_of(text: str) -> Words:
-    """The words of a Python file; the same file is taken apart once for all the rules."""
+    """The words of a Python file."""
     names, texts = set(), []
     line, counted = 1, 0
     for found in _TOKEN.finditer(text):
@@ -201,12 +199,8 @@ def retired_parts(name: str) -> list[str]:
     ]
 
 
-def texts_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Comments, docstrings and messages of a Python file, or the lines of a page outside of its code."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
-        yield from words_of(text).texts
-        return
+def texts_of_page(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a page outside of its code."""
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -237,7 +231,7 @@ def test_the_glossary_names_what_exists() -> None:
     known = set[str]()
     looked_for = {word for name in named_here() for word in re.findall(r"[A-Za-z_]\w+", name)}
     for _, text in code():
-        if not (looked_for - known).isdisjoint(candidates(text)):
+        if any(word in text for word in looked_for - known):
             known |= identifiers(text)
     commands = "".join(text for path, text in code() if path.parent.name == "cli")
     verbs = set(re.findall(r'"(\w+)"', commands))
@@ -252,13 +246,16 @@ def test_the_glossary_names_what_exists() -> None:
     assert missing == []
 
 
-def test_names_that_were_given_up_do_not_come_back() -> None:
-    complaints = [
-        f"{path.relative_to(ROOT)}: {name} is now {RETIRED[name]}"
-        for path, text in code()
-        if not RETIRED.keys().isdisjoint(candidates(text))
-        for name in sorted(RETIRED.keys() & identifiers(text))
-    ]
+@for_files_in(*CODE)
+def retired_identifiers(file: ProgramFile) -> Iterator[str]:
+    """Identifiers of a file that were given up."""
+    if not RETIRED.keys().isdisjoint(candidates(file.text)):
+        for name in sorted(RETIRED.keys() & identifiers(file.text)):
+            yield f"{file.path}: {name} is now {RETIRED[name]}"
+
+
+def test_names_that_were_given_up_do_not_come_back(found_by: FoundBy[str]) -> None:
+    complaints = found_by(retired_identifiers)
 
     assert complaints == [], "\n".join(complaints)
 
@@ -281,59 +278,72 @@ def test_a_name_that_was_given_up_is_found(name: str) -> None:
     assert name not in identifiers(f'"""{name}"""\n# {name}\n')
 
 
-def programs_in(path: Path) -> list[str]:
-    """A program, or those of a page."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
-        return [text]
-    return re.findall(r"^```(?:python|py)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+@functools.cache
+def is_looked_at(name: str) -> bool:
+    """Whether a name has a part that was given up, also where that is allowed."""
+    return name in ALLOWED_NAMES or bool(retired_parts(name))
 
 
-def named(is_looked_for: Callable[[str], object]) -> Iterator[tuple[Path, set[str]]]:
-    """Each program and page with the names in it, and its own, that are looked for."""
-    texts = {path: programs_in(path) for path in [*programs(), *pages()]}
-    known = {name for each in texts.values() for text in each for name in candidates(text)}
-    known |= {path.stem for path in texts}
-    sought = set(filter(is_looked_for, known))
-    for path, each in texts.items():
-        names = {path.stem} & sought if path.suffix == ".py" else set[str]()
-        for program in each:
-            if found := sought & candidates(program):
-                names |= found & identifiers(program)
-        yield path, names
+def names_to_look_at(program: str) -> list[str]:
+    """Names in a program that have a part that was given up."""
+    found = set(filter(is_looked_at, candidates(program)))
+    return sorted(found & identifiers(program)) if found else []
 
 
-def test_no_name_has_a_word_that_was_given_up() -> None:
+def retired_texts(place: str, texts: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """Complaints about words in texts that were given up."""
+    for line, text in texts:
+        for found in RETIRED_IN_TEXT.finditer(text):
+            if found[0].lower() not in ALLOWED_TEXTS.get(place, set()):
+                yield f"{place}:{line}: {found[0]}"
+
+
+@for_files_in(*PROGRAMS)
+def names_of_file(file: ProgramFile) -> Iterator[tuple[str, str]]:
+    """The place and the name of what has a part that was given up: what is in a file, and the file itself."""
+    if file.path != ITSELF:
+        for name in [*filter(is_looked_at, [Path(file.path).stem]), *names_to_look_at(file.text)]:
+            yield file.path, name
+
+
+@for_files_in(*PROGRAMS)
+def retired_texts_of_file(file: ProgramFile) -> Iterator[str]:
+    """Complaints about comments, docstrings and messages of a file."""
+    if file.path != ITSELF and may_have_a_retired_word(file.text):
+        yield from retired_texts(file.path, words_of(file.text).texts)
+
+
+def names_of_pages() -> Iterator[tuple[str, str]]:
+    """Names in the programs of pages that have a part that was given up, each with its page."""
+    for path in pages():
+        page = path.read_text(encoding="utf-8")
+        for program in re.findall(r"^```(?:python|py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+            for name in names_to_look_at(program):
+                yield path.relative_to(ROOT).as_posix(), name
+
+
+def test_no_name_has_a_word_that_was_given_up(found_by: FoundBy[tuple[str, str]]) -> None:
     complaints = [
-        f"{path.relative_to(ROOT)}: {name}: {', '.join(retired_parts(name))}"
-        for path, names in named(retired_parts)
-        for name in sorted(names)
+        f"{place}: {name}: {', '.join(retired_parts(name))}"
+        for place, name in [*found_by(names_of_file), *names_of_pages()]
+        if name not in ALLOWED_NAMES
     ]
 
     assert complaints == [], "\n".join(complaints)
 
 
-def test_no_text_has_a_word_that_was_given_up() -> None:
-    complaints = [
-        f"{place}:{line}: {found[0]}"
-        for path in [*programs(), *pages()]
-        if may_have_a_retired_word(path.read_text(encoding="utf-8"))
-        for line, text in texts_of(path)
-        for found in RETIRED_IN_TEXT.finditer(text)
-        if found[0].lower()
-        not in ALLOWED_TEXTS.get(place := path.relative_to(ROOT).as_posix(), set())
-    ]
+def test_no_text_has_a_word_that_was_given_up(found_by: FoundBy[str]) -> None:
+    complaints = found_by(retired_texts_of_file)
+    for path in pages():
+        page = path.read_text(encoding="utf-8")
+        if may_have_a_retired_word(page):
+            complaints += retired_texts(path.relative_to(ROOT).as_posix(), texts_of_page(page))
 
     assert complaints == [], "\n".join(complaints)
 
 
-def test_what_is_allowed_is_needed() -> None:
-    names = {
-        name
-        for path, found in named(ALLOWED_NAMES.__contains__)
-        if path.suffix == ".py"
-        for name in found
-    }
+def test_what_is_allowed_is_needed(found_by: FoundBy[tuple[str, str]]) -> None:
+    names = {name for _, name in found_by(names_of_file)}
     unused = [
         f"{place}: {word}"
         for place, words in ALLOWED_TEXTS.items()
@@ -380,14 +390,14 @@ def test_a_part_of_a_name_that_was_given_up_is_found(name: str) -> None:
     assert not retired_parts("essay_holds_threshold_statement_tier")
 
 
-def test_a_text_with_a_word_that_was_given_up_is_found(tmp_path: Path) -> None:
-    page, program = tmp_path / "page.md", tmp_path / "program.py"
-    page.write_text("Windows speak.\n\n```\nspeak\n```\n`speak` [a](speak.md)\n", "utf-8")
-    program.write_text('"""Ranges are tied."""\nx = 1  # and untied\ntied = 2\n', "utf-8")
+def test_a_text_with_a_word_that_was_given_up_is_found() -> None:
+    page = "Windows speak.\n\n```\nspeak\n```\n`speak` [a](speak.md)\n"
+    program = ProgramFile("x.py", '"""Ranges are tied."""\nx = 1  # and untied\ntied = 2\n')
 
-    for path, lines in ((page, [1]), (program, [1, 2])):
-        found = [line for line, text in texts_of(path) if RETIRED_IN_TEXT.search(text)]
-        assert found == lines
+    assert list(retired_texts("x.md", texts_of_page(page))) == ["x.md:1: speak"]
+    assert list(retired_texts_of_file(program)) == ["x.py:1: tied", "x.py:2: untied"]
+    assert list(names_of_file(program)) == [("x.py", "tied")]
+    assert list(names_of_file(ProgramFile("a/untied.py", ""))) == [("a/untied.py", "untied")]
 
 
 #: What a message does not say: who reads it cannot do anything with it, or knows another word for it.

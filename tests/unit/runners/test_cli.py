@@ -38,6 +38,7 @@ from runners.relay.outbox import LaneFailure, LaneStatus, VisibleBatch
 from runners.stored.framing import Format, writing
 from runners.stored.metrics import encode_metrics
 from runners.system_clock import SystemClock
+from tests.waiting import until
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, to_timestamp_us
 from windowing.window import Window
 
@@ -618,6 +619,18 @@ def test_a_job_is_asked(
     assert capsys.readouterr() == (f"request 1 of job scores: {request_}\n", "")
 
 
+def once_asked(store: MemoryStore, act: Callable[[], None]) -> threading.Thread:
+    """A thread that does something as soon as the job has a request."""
+
+    def wait_and_act() -> None:
+        until(lambda: store.read_requests("scores", 0))
+        act()
+
+    thread = threading.Thread(target=wait_and_act)
+    thread.start()
+    return thread
+
+
 @pytest.mark.parametrize(
     ("answer", "status"),
     [(Answer(is_done=True, text="it is"), 0), (Answer(is_done=False, text="no neighbours"), 2)],
@@ -626,8 +639,7 @@ def test_who_waits_gets_the_answer(
     store: MemoryStore, capsys: pytest.CaptureFixture[str], answer: Answer, status: int
 ) -> None:
     open_job(store)
-    answering = threading.Timer(0.2, lambda: store.answer_request("scores", 1, answer))
-    answering.start()
+    answering = once_asked(store, lambda: store.answer_request("scores", 1, answer))
 
     assert main(["merge", "scores", "sum[0]", "sum[1]", "--wait"]) == status
     printed = "".join(capsys.readouterr())
@@ -640,8 +652,7 @@ def test_who_waits_for_a_drain_learns_of_the_end(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_job(store)
-    ending = threading.Timer(0.2, lambda: store.finish_job("scores", is_drained=True))
-    ending.start()
+    ending = once_asked(store, lambda: store.finish_job("scores", is_drained=True))
 
     assert main(["drain", "scores", "--wait"]) == 0
     assert main(["jobs"]) == 0
@@ -653,8 +664,7 @@ def test_who_waits_for_a_job_that_is_reset_is_notified(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_job(store)
-    resetting = threading.Timer(0.2, lambda: store.reset_job("scores"))
-    resetting.start()
+    resetting = once_asked(store, lambda: store.reset_job("scores"))
 
     assert main(["drain", "scores", "--wait"]) == 2
     assert "was reset" in capsys.readouterr().err

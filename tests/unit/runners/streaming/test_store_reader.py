@@ -25,6 +25,7 @@ from runners.millwheel.model.requests import (
 )
 from runners.millwheel.model.signals import Signal
 from runners.millwheel.store.memory.store import MemoryStore
+from runners.streaming import store_reader
 from runners.streaming.store_reader import StoreReader
 from runners.testing.local_network import LocalNetwork
 from runners.testing.manual_clock import ManualClock
@@ -62,7 +63,8 @@ class FailingStore(MemoryStore):
 
 
 @pytest.fixture
-def store() -> FailingStore:
+def store(monkeypatch: pytest.MonkeyPatch) -> FailingStore:
+    monkeypatch.setattr(store_reader, "READ_INTERVAL_MS", 10)
     return FailingStore()
 
 

@@ -57,7 +57,7 @@ ENDINGS: list[tuple[Callable[[], object], int, str]] = [
     (lambda: sys.exit(4), LONG_MS, "exit code 4"),
     (crash, LONG_MS, "signal 11 (SIGSEGV)"),
     (lambda: os.kill(os.getpid(), signal.SIGKILL), LONG_MS, "signal 9 (SIGKILL)"),
-    (hang, 300, "took longer than 0.3 seconds"),
+    (hang, 100, "took longer than 0.1 seconds"),
 ]
 
 
@@ -83,6 +83,11 @@ class SharedClock:
 
     def _count_looks(self) -> int:
         return int(_NUMBER.unpack_from(self._looks)[0])
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervised, "_LOOK_INTERVAL_MS", 10)
 
 
 @pytest.fixture
