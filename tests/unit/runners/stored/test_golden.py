@@ -12,6 +12,7 @@ from dataflow.value_tags import ATTRS, ENUMS, OTHERS, TUPLES
 from runners.core.ground.cells import PageId
 from runners.millwheel.wire import messages
 from runners.stored.framing import FORMAT, kind_of, number_of
+from tests.about import about
 from tests.stored_bytes import named_in, ours_in
 from tests.stored_examples import (
     CELLS,
@@ -42,19 +43,19 @@ HINT = (
 )
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_bytes_of_a_shape_change_with_the_number_alone(name: str) -> None:
-    assert EXAMPLES[name].blob() == path_of(name).read_bytes(), HINT
+def test_bytes_of_a_shape_change_with_the_number_alone() -> None:
+    for name, example in EXAMPLES.items():
+        with about(name):
+            assert example.blob() == path_of(name).read_bytes(), HINT
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_golden_bytes_are_read(name: str) -> None:
-    example = EXAMPLES[name]
+def test_golden_bytes_are_read() -> None:
+    for name, example in EXAMPLES.items():
+        with about(name):
+            found = example.read(path_of(name).read_bytes())
 
-    found = example.read(path_of(name).read_bytes())
-
-    assert found == example.value
-    assert type(found) is type(example.value) or isinstance(found, list)
+            assert found == example.value
+            assert type(found) is type(example.value) or isinstance(found, list)
 
 
 OLDER = [
@@ -66,12 +67,13 @@ OLDER = [
 ]
 
 
-@pytest.mark.parametrize(("number", "name"), OLDER)
-def test_golden_bytes_of_older_formats_are_read(number: int, name: str) -> None:
+def test_golden_bytes_of_older_formats_are_read() -> None:
     """They are what the examples are now, but for what older formats did not have."""
-    found = EXAMPLES[name].read(path_of(name, number).read_bytes())
+    for number, name in OLDER:
+        with about(f"format {number}: {name}"):
+            found = EXAMPLES[name].read(path_of(name, number).read_bytes())
 
-    assert found == READ.get((number, name), EXAMPLES[name].value)
+            assert found == READ.get((number, name), EXAMPLES[name].value)
 
 
 def test_each_golden_file_is_read() -> None:
@@ -86,12 +88,12 @@ def test_each_golden_file_is_read() -> None:
         assert {path for path in found if not path.name.startswith("message")} == known
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_golden_bytes_name_nothing_of_ours(name: str) -> None:
-    blob = path_of(name).read_bytes()
+def test_golden_bytes_name_nothing_of_ours() -> None:
+    for name in EXAMPLES:
+        blob = path_of(name).read_bytes()
 
-    assert ours_in(blob) == []
-    assert {module for module, _ in named_in(blob)} <= {"datetime"}
+        assert ours_in(blob) == [], name
+        assert {module for module, _ in named_in(blob)} <= {"datetime"}, name
 
 
 def test_what_lies_in_a_store_has_a_number() -> None:
