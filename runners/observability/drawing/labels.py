@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from runners.observability.drawing.svg import XY
 
@@ -31,18 +33,14 @@ class PixelBox:
         x, y = centre
         return cls(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
-    def overlap(self, other: "PixelBox") -> float:
-        """The area that both have."""
-        width = min(self.right, other.right) - max(self.left, other.left) + _CLEARANCE
-        height = min(self.bottom, other.bottom) - max(self.top, other.top) + _CLEARANCE
-        return max(width, 0) * max(height, 0)
-
 
 @attrs.define
 class Occupied:
     """What is on the picture already: boxes, and how much it hurts to cover them."""
 
-    _boxes: list[tuple[PixelBox, float]] = attrs.field(factory=list)
+    # Left, top, right, bottom and weight of each box: what was added since the table was made is in the list.
+    _table: NDArray[np.float64] = attrs.field(factory=lambda: np.empty((0, 5)))
+    _added: list[tuple[float, float, float, float, float]] = attrs.field(factory=list)
 
     def add(self, box: PixelBox, weight: float = 1.0) -> None:
         """Note that something is here.
@@ -51,7 +49,7 @@ class Occupied:
             box: where.
             weight: how much it hurts to cover it.
         """
-        self._boxes.append((box, weight))
+        self._added.append((box.left, box.top, box.right, box.bottom, weight))
 
     def add_path(self, points: Sequence[XY], weight: float = 1.0) -> None:
         """Note that a line is here: small boxes along it.
@@ -68,17 +66,29 @@ class Occupied:
                     PixelBox.around((x1 + (x2 - x1) * part, y1 + (y2 - y1) * part), 4, 4), weight
                 )
 
-    def cost(self, box: PixelBox) -> float:
-        """How much would be covered."""
-        left, right = box.left - _CLEARANCE, box.right + _CLEARANCE
-        top, bottom = box.top - _CLEARANCE, box.bottom + _CLEARANCE
-        return sum(
-            weight * box.overlap(other)
-            for other, weight in self._boxes
-            # Of hundreds of boxes a few are near.
-            if other.left < right and left < other.right
-            if other.top < bottom and top < other.bottom
+    def costs(self, boxes: Sequence[PixelBox]) -> list[float]:
+        """How much each of several boxes would cover: areas, by how much it hurts.
+
+        Args:
+            boxes: to be compared.
+        """
+        if self._added:
+            self._table = np.concatenate([self._table, self._added])
+            self._added.clear()
+        ours = np.array([(box.left, box.top, box.right, box.bottom) for box in boxes])
+        if not ours.size:
+            return []
+        # All at once: there are tens of places for each label, and of thousands of boxes a few are near.
+        first, last = ours[:, :2].min(axis=0) - _CLEARANCE, ours[:, 2:].max(axis=0) + _CLEARANCE
+        is_near = (self._table[:, :2] < last).all(axis=1) & (first < self._table[:, 2:4]).all(
+            axis=1
         )
+        others = self._table[is_near]
+        ends = np.minimum(ours[:, None, 2:], others[:, 2:4])
+        begins = np.maximum(ours[:, None, :2], others[:, :2])
+        covered = np.maximum(ends - begins + _CLEARANCE, 0).prod(axis=-1) @ others[:, 4]
+        costs: list[float] = covered.tolist()
+        return costs
 
     def place(self, candidates: Sequence[tuple[PixelBox, float]]) -> PixelBox:
         """Take the cheapest place, the first of these where several cost the same.
@@ -86,6 +96,8 @@ class Occupied:
         Args:
             candidates: boxes, and what is wrong with each of them from the start.
         """
-        best, _ = min(candidates, key=lambda each: round(each[1] + self.cost(each[0]), 3))
+        costs = self.costs([box for box, _ in candidates])
+        worth = [round(bad + cost, 3) for (_, bad), cost in zip(candidates, costs, strict=True)]
+        best = candidates[worth.index(min(worth))][0]
         self.add(best, 4.0)
         return best

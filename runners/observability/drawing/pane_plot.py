@@ -237,8 +237,9 @@ class PanePlot:
             if not _fits(point):
                 name = _shortened(point.text)
                 places = self._beside(point, _NAME_CHARACTER * len(name))
-                best = min(places, key=taken.cost, default=None)
-                if best is not None and taken.cost(best) <= _COVERED_MAX:
+                costs = taken.costs(places)
+                if places and min(costs) <= _COVERED_MAX:
+                    best = places[costs.index(min(costs))]
                     taken.add(best, 4.0)
                     middle = (best.left + best.right) / 2, best.bottom - 3
                     drawing.text("tick middle", middle, name)
