@@ -20,6 +20,8 @@ from benchmarks import harness, pages, reports, tables
 from benchmarks.reference import OK
 from benchmarks.reports import TIMED, TIMES_PART
 
+#: Of a loop of Python.
+STEPS = 10_000_000
 _HEADER = ["Target", "Seconds", "Processor seconds", "Outcome", "When, and where"]
 
 
@@ -37,6 +39,14 @@ def measured(command: Sequence[str]) -> tuple[float, float, bool]:
         for kind in ("children_user", "children_system")
     )
     return seconds, processors, done.returncode == 0
+
+
+def loop_s() -> float:
+    """How long a loop of Python takes, in seconds: by how much this machine is slower than another, or than itself."""
+    began_s, left = time.perf_counter(), STEPS
+    while left:
+        left -= 1
+    return time.perf_counter() - began_s
 
 
 def with_row(part: str, target: str, row: Sequence[str]) -> str:
@@ -67,15 +77,17 @@ def main(arguments: Sequence[str] | None = None, page: Path = pages.PAGE) -> int
     parser.add_argument("target", nargs="?", choices=TIMED, default="check", help="of make")
     parser.add_argument("--write-docs", action="store_true", help=f"put it into {page.name}")
     given = parser.parse_args(arguments)
-    machine = tables.machine()
+    machine, before_s = tables.machine(), loop_s()
     seconds, processors, is_good = measured(["make", given.target])
     outcome = OK if is_good else "FAILED"
-    where = f"{time.strftime('%Y-%m-%d')}: {machine}"
+    loops = f"{STEPS:,} steps of a loop took {before_s:.2f} s before and {loop_s():.2f} s behind it"
+    where = f"{time.strftime('%Y-%m-%d')}: {machine}; {loops}"
     row = [f"`make {given.target}`", f"{seconds:,.0f}", f"{processors:,.0f}", outcome, where]
     print(tables.markdown(_HEADER, "l", [row], last="l"))
     if given.write_docs:
         table = with_row(reports.check_times(page.parent), given.target, row)
         page.write_text(pages.filled_in(page.read_text("utf-8"), {TIMES_PART: table}), "utf-8")
+        pages.write_goals_of_reports(page.parent)
     return 0 if is_good else 1
 
 

@@ -107,3 +107,27 @@ def filled_in(page: str, parts: dict[str, str]) -> str:
             raise ValueError(f"the page has no marks for {title!r}")
         page = marks.sub(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[3]}", page)  # type: ignore[misc]
     return page
+
+
+def write_goals_of_reports(docs: Path = reports.DOCS) -> None:
+    """Bring the table of goals to what the last reports of the soak and of the checks say; other rows stay.
+
+    Args:
+        docs: the folder of the pages.
+    """
+    page = docs / PAGE.name
+    rows = goals.table(reports.read(docs)).splitlines()[2:]
+    measured = {_first_cell(row): row for row in rows if "not measured" not in row}
+    lines = page.read_text("utf-8").splitlines(keepends=True)
+    page.write_text(
+        "".join(
+            f"{measured[_first_cell(line)]}\n" if _first_cell(line) in measured else line
+            for line in lines
+        ),
+        "utf-8",
+    )
+
+
+def _first_cell(line: str) -> str:
+    """Of a row of a table; empty: it is none."""
+    return line[2:].partition(" | ")[0] if line.startswith("| ") else ""

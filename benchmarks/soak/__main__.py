@@ -380,6 +380,7 @@ def main() -> int:
     if given.write_docs:
         part = {"Soak": f"{time.strftime('%Y-%m-%d')}, `{command}`: {machine}\n\n{outcome.text()}"}
         PAGE.write_text(pages.filled_in(PAGE.read_text("utf-8"), part), "utf-8")
+        pages.write_goals_of_reports()
     return 0 if outcome.is_good else 1
 
 

@@ -9,12 +9,15 @@ That account must be able to reach the programs and the data:
   a home directory does not, that is an error.
 """
 
+import fcntl
 import os
 import pwd
 import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -23,6 +26,8 @@ from runners.embedded.places import make_dir, state_dir
 from runners.errors import EmbeddedServiceError
 
 _ACCOUNT_NAME = "pgserver"
+#: What all processes see that could make the account, whatever their home is.
+_ACCOUNTS_DIR = "/etc"
 
 
 @attrs.frozen(kw_only=True)
@@ -41,11 +46,15 @@ def server_account() -> Account | None:
     """
     if os.geteuid() != 0:
         return None
-    try:
-        entry = pwd.getpwnam(_ACCOUNT_NAME)
-    except KeyError:
-        entry = _create_account()
+    entry = _entry() or _create_account()
     return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+
+
+def _entry() -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(_ACCOUNT_NAME)
+    except KeyError:
+        return None
 
 
 def _create_account() -> pwd.struct_passwd:
@@ -53,24 +62,37 @@ def _create_account() -> pwd.struct_passwd:
     try:
         if program is None:
             raise FileNotFoundError("useradd")
-        subprocess.run(
-            [program, "--system", "--shell", "/usr/sbin/nologin", _ACCOUNT_NAME],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        with _one_at_a_time():
+            if _entry() is None:
+                subprocess.run(
+                    [program, "--system", "--shell", "/usr/sbin/nologin", _ACCOUNT_NAME],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                )
         return pwd.getpwnam(_ACCOUNT_NAME)
     except (OSError, KeyError, subprocess.CalledProcessError) as error:
-        # Another process may have been quicker.
-        try:
-            return pwd.getpwnam(_ACCOUNT_NAME)
-        except KeyError:
-            raise EmbeddedServiceError(
-                "Postgres does not run as root, and no account could be made for it",
-                detail=getattr(error, "stderr", "") or str(error),
-                hint=f"run as an ordinary user, or create the account {_ACCOUNT_NAME!r}, "
-                "or name a server: --store postgresql://user@host/database",
-            ) from error
+        raise EmbeddedServiceError(
+            "Postgres does not run as root, and no account could be made for it",
+            detail=getattr(error, "stderr", "") or str(error),
+            hint=f"run as an ordinary user, or create the account {_ACCOUNT_NAME!r}, "
+            "or name a server: --store postgresql://user@host/database",
+        ) from error
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Keeps other processes of this machine from making the account meanwhile.
+
+    Of several `useradd` for one name each succeeds, and the last gives the account another number: that of the others
+    belongs to nobody then.
+    """
+    directory = os.open(_ACCOUNTS_DIR, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
 
 
 def reachable_programs(programs: Path, *, version: str) -> Path:

@@ -20,6 +20,11 @@ def docs(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def _short_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_times, "STEPS", 1_000)
+
+
 def outcomes(docs: Path) -> dict[str, str]:
     """Of each goal that a report is about, by its title."""
     lines = goals.table(reports.read(docs)).splitlines()[2:]
@@ -75,6 +80,22 @@ def test_the_page_keeps_the_last_time_of_each_target(
         ["| `make check`", "52", "1,100", "ok"],
         ["| `make test`", "1,200", "1,100", "ok"],
     ]
+
+
+def test_the_goals_on_a_page_follow_its_reports(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no other line of the page."""
+    page = docs / "benchmarks.md"
+    others = "| B2 by spark-rdd | at most 0.6 | 0.40 | 1 | met |\n\nmake check, seconds | none\n"
+    rows = "| make check, seconds | at most 60 | 89.00 | 1 | not met |\n"
+    page.write_text(f"{page.read_text('utf-8')}{rows}{others}", "utf-8")
+    monkeypatch.setattr(check_times, "measured", lambda _: (52.0, 90.0, True))
+
+    check_times.main(["check", "--write-docs"], page)
+
+    written = page.read_text("utf-8")
+    assert written.endswith(f"| make check, seconds | at most 60 | 52.00 | 1 | met |\n{others}")
 
 
 def test_what_is_red_has_met_nothing(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
