@@ -138,7 +138,17 @@ def hand_over(directory: Path, account: Account) -> None:
     """
     os.chown(directory, account.uid, account.gid)
     directory.chmod(0o700)
+    if any(_is_of_another(path, account) for path in directory.iterdir()):
+        for folder, folders, files in os.walk(directory):
+            for path in (Path(folder, name) for name in (*folders, *files)):
+                if _is_of_another(path, account):
+                    os.chown(path, account.uid, account.gid, follow_symlinks=False)
     _let_through(directory)
+
+
+def _is_of_another(path: Path, account: Account) -> bool:
+    """Whether it was left by an account of the same name with another number: in a container made anew, for example."""
+    return path.lstat().st_uid not in (os.geteuid(), account.uid)
 
 
 def _let_through(path: Path) -> None:

@@ -6,12 +6,13 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from runners.embedded.unprivileged import Account, server_account
+from runners.embedded.unprivileged import Account, hand_over, server_account
 from runners.errors import EmbeddedServiceError
 
 PROCESSES = 4
@@ -82,3 +83,32 @@ def test_who_is_not_root_needs_none(accounts: Accounts, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
 
     assert server_account() is None
+
+
+def test_what_an_account_of_another_number_left_is_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data stays when a container is made anew, and the account of the new one may have another number."""
+    earlier, account = os.geteuid(), Account(uid=4_242, gid=4_242)
+    monkeypatch.setattr(os, "geteuid", lambda: earlier + 1)
+    (tmp_path / "data" / "base").mkdir(parents=True)
+    (tmp_path / "data" / "PG_VERSION").write_text("17")
+    (tmp_path / "data" / "link").symlink_to("/etc")
+    handed_over = []
+    monkeypatch.setattr(os, "chown", lambda path, *_, **options: handed_over.append(Path(path)))
+
+    hand_over(tmp_path, account)
+
+    assert sorted(handed_over) == [tmp_path, *sorted(tmp_path.rglob("*"))]
+    assert handed_over.count(tmp_path / "data" / "link") == 1
+
+
+def test_what_is_the_accounts_already_is_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account(uid=os.geteuid(), gid=os.getegid())
+    (tmp_path / "data" / "base").mkdir(parents=True)
+    monkeypatch.setattr(os, "chown", lambda path, *_, **options: None)
+    monkeypatch.delattr(os, "walk")
+
+    hand_over(tmp_path, account)
