@@ -175,6 +175,7 @@ def test_our_queries_of_nexmark_have_the_answers_of_the_models(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "in_columns"),
     [(name, False) for name in NEXMARK_LATENCY]
@@ -199,6 +200,7 @@ def test_queries_of_nexmark_by_the_clock_have_the_answers_of_the_models(
     assert reference.check_answer(Answer.of(spec.query, ours), expected) == reference.OK
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 3_000), st.integers(1, 3), st.lists(st.integers(0, 700), min_size=1, max_size=8)
 )

@@ -121,6 +121,7 @@ def test_each_run_has_a_folder_and_a_database_and_both_go(server: _Databases) ->
         assert server.names == []
 
 
+@pytest.mark.slow
 def test_a_run_that_leaves_no_report_names_the_reason(
     server: _Databases, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ def sha256(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_on_every_machine() -> None:
     assert sha256([event.to_json() for event in events(1_000)]) == EVENTS_SHA256
     assert sha256(list(lines_of_text(1_000))) == TEXT_SHA256
@@ -71,6 +72,7 @@ def test_files_have_all_events_once_and_in_order(tmp_path: Path) -> None:
     assert last == Event(workloads.LAST_USER, workloads.LAST_MS, 0).to_json()
 
 
+@pytest.mark.slow
 def test_files_that_are_there_are_not_made_again(tmp_path: Path) -> None:
     first = text_files(tmp_path, 95)
     (first.two / "0.txt").write_text("kept")
@@ -92,6 +94,7 @@ def test_nothing_has_the_name_of_a_set_that_is_not_complete(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_text_has_so_many_words() -> None:
     lines = list(lines_of_text(95))
 

@@ -114,6 +114,7 @@ def check_watched(folder: str, name: str, schedule: Sequence[int]) -> None:
     assert found == list(range(written))
 
 
+@pytest.mark.slow
 @formats
 @settings(max_examples=5)
 @given(schedule=st.lists(st.integers(0, 7), max_size=5))

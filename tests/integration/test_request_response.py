@@ -17,6 +17,8 @@ from dataflow.testing import assert_that, contains_in_any_order
 from dataflow.transforms.request_response import Cache, RequestOptions, Spread, Throttle
 from runners.direct import DirectRunner
 
+pytestmark = pytest.mark.slow
+
 QUICK: dict[str, Any] = {"backoff": 0.01, "backoff_max": 0.05, "throttle": False}
 
 

@@ -22,6 +22,8 @@ from tests.effort import by_profile
 from tests.processes import descendants, in_a_group, kill
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 
 class Row(NamedTuple):
     number: int

@@ -22,6 +22,8 @@ from tests.processes import descendants, in_a_group, kill
 from tests.spark_numbers import GrowingNumbers, committed, grow
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 COUNT = 24
 
 

@@ -27,6 +27,8 @@ from dataflow.testing.source_laws import BrokenRuleError
 from tests.effort import by_profile
 from windowing.timestamps import MAX_TIMESTAMP_US, MIN_TIMESTAMP_US, US_PER_SECOND
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = by_profile(2, ci=5, nightly=1_000)
 
 

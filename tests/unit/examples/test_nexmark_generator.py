@@ -36,6 +36,7 @@ CONFIGS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(CONFIGS, st.lists(st.integers(0, 10**9), min_size=1, max_size=30))
 def test_an_event_depends_on_its_number_alone(config: GeneratorConfig, numbers: list[int]) -> None:
     assert [event(config, number) for number in numbers] == events(config, np.array(numbers))
@@ -89,6 +90,7 @@ def test_late_events_are_behind_the_watermark() -> None:
     assert (CONFIG.time_ms(numbers) < watermarks_ms)[late].mean() > 0.8
 
 
+@pytest.mark.slow
 def test_proportions_are_those_of_the_field() -> None:
     config, size = GeneratorConfig(seed=1), 50_000
     kinds = Counter(kinds_of(np.arange(size)).tolist())

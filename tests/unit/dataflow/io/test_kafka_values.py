@@ -85,6 +85,7 @@ def read(kafka: ModelKafka, **more: Any) -> df.SourceBatch:
     return open_split(source, source.splits(1)[0], None).read(100)
 
 
+@pytest.mark.slow
 def test_avro_is_decoded_and_what_does_not_fit_is_set_aside(registry: Registry) -> None:
     """The registry is asked once for each schema."""
     kafka = ModelKafka()
@@ -104,6 +105,7 @@ def test_avro_is_decoded_and_what_does_not_fit_is_set_aside(registry: Registry) 
     assert sum("/schemas/ids/1" in path for path in registry.asked) == 2
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_away_is_waited_for(registry: Registry) -> None:
     """No record is set aside, or passed over, because of it."""
     kafka = ModelKafka()

@@ -159,6 +159,7 @@ def released() -> Iterator[threading.Event]:
     event.set()
 
 
+@pytest.mark.slow
 def test_a_store_that_hangs_is_down_and_is_not_asked_again_meanwhile(
     released: threading.Event,
 ) -> None:
