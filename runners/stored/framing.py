@@ -59,6 +59,8 @@ FORMAT = Format(number=3, readers={1: _from_1, 2: _from_2})
 _current = FORMAT
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
+#: What bytes that are no MessagePack are refused with: also texts that are not UTF-8, and what is nested too deep.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: The first byte of an array with 2 to 15 elements.
 _FRAME_MIN, _FRAME_MAX = 0x92, 0x9F
 #: The largest number that is one byte in MessagePack.
@@ -125,7 +127,7 @@ def opened(blob: bytes) -> tuple[str, list[Any]]:
         raise _no_frame(blob)
     try:
         _, kind, *fields = _decode(blob)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise _no_frame(blob) from error
     current = _current
     if number == current.number:
@@ -149,7 +151,7 @@ def kind_of(blob: bytes) -> str | None:
         return None
     try:
         return str(_decode(blob)[1])
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return None
 
 

@@ -1,10 +1,11 @@
 """Errors are the same on both sides of a process, and bytes that are cut or changed are no other error."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runners.errors import JobFailedError
 from runners.stored.errors import CLASSES, decode_error, encode_error
+from runners.stored.framing import kind_of
 from runners.task_traceback import TaskTraceback
 
 #: With lone surrogates, which a file name can have and MessagePack has not.
@@ -45,6 +46,9 @@ def test_half_an_error_is_reported_as_unreadable(data: st.DataObject) -> None:
     assert type(decode_error(cut)) is JobFailedError
 
 
-@given(st.binary())
+@given(st.binary() | st.binary().map(lambda fields: b"\x92\x01" + fields))
+@example(b"\x92\x01\xa1\x80")  # a text that is not UTF-8
+@example(b"\x93\x01\xa5error" + b"\x91" * 100_000)
 def test_any_bytes_are_an_error_that_can_be_raised(blob: bytes) -> None:
     assert isinstance(decode_error(blob), JobFailedError)
+    assert kind_of(blob) is None or isinstance(kind_of(blob), str)
