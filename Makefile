@@ -55,7 +55,7 @@ demo-cdc: setup ## Follow the changes of two tables into totals and sessions whi
 	@$(BIN)/python -m examples.orders_cdc --demo
 
 # A test that takes more than its budget is red here and nowhere else: in CI there are more examples.
-check: setup ## What to run before every commit; a minute on two idle cores
+check: setup ## What to run before every commit; less than a minute on two idle cores
 	@tools/check.sh $(if $(K),-k "$(K)",$(ALL_CORES) --processor-budget) -m "$(FAST)"
 
 # The laws and the oracle count as much as unit tests; a line that only a server reaches is not of the core.
