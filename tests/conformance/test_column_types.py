@@ -163,7 +163,6 @@ _ON_ONE_STORE = settings(
 )
 
 
-@pytest.mark.slow
 @given(rows=ROWS)
 @_ON_ONE_STORE
 def test_rows_that_are_added_are_read_as_they_were_written(
@@ -289,7 +288,6 @@ def test_columns_have_the_types_that_people_expect(store_dsn: str) -> None:
     assert found == ("99999999999999999999.31", "red", 'b"\\,}', "[1]", "-3 days +00:00:15")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "value", "reason"),
     [
