@@ -20,7 +20,7 @@ from benchmarks import harness, pages, reports, tables
 from benchmarks.reference import OK
 from benchmarks.reports import TIMED, TIMES_PART
 
-#: Of a loop of Python.
+#: Steps of the loop that shows how fast the machine is.
 STEPS = 10_000_000
 _HEADER = ["Target", "Seconds", "Processor seconds", "Outcome", "When, and where"]
 

@@ -129,5 +129,5 @@ def write_goals_of_reports(docs: Path = reports.DOCS) -> None:
 
 
 def _first_cell(line: str) -> str:
-    """Of a row of a table; empty: it is none."""
+    """The first cell of a row of a table; empty where the line is no row."""
     return line[2:].partition(" | ")[0] if line.startswith("| ") else ""

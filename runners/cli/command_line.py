@@ -306,7 +306,7 @@ class _Parser(argparse.ArgumentParser):
 
 @cache
 def parser() -> argparse.ArgumentParser:
-    """What knows every command and its options; made once, for programs that run many commands."""
+    """The parser of all commands and their options, which is made once for each process."""
     parser = _Parser(
         prog="dataflow",
         description="Run pipelines, look at the jobs in a store, and send signals and requests to them.",

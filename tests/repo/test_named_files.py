@@ -76,7 +76,7 @@ def lost_anchors(page: Path) -> list[str]:
 
 
 def by_page(find: Callable[[Path], list[str]]) -> dict[str, set[str]]:
-    """What is found in each page, of those in which there is something."""
+    """Names that a search finds, by the page that has them; pages without any are left out."""
     found = {page.relative_to(ROOT).as_posix(): set(find(page)) for page in PAGES}
     return {name: each for name, each in found.items() if each}
 

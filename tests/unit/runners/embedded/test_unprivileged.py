@@ -20,7 +20,7 @@ FIRST_UID = 900
 
 
 class Accounts:
-    """What `useradd` does with one name: it looks first, and only then waits for its turn to write."""
+    """A fake of the system's accounts whose `useradd` races as the real one does: it looks, and then waits to write."""
 
     def __init__(self) -> None:
         self.uid: int | None = None
